@@ -7,8 +7,9 @@ Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 # %% auto #0
 __all__ = ['hub_reachable', 'check_new', 'new_folder', 'new_file']
 
-# %% ../nbs/io.ipynb #7bf22254
+# %% ../nbs/io.ipynb #e4b081fb
 import os, shutil, tempfile, threading
+from huggingface_hub.constants import ENDPOINT
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,14 +22,14 @@ def _ask_hub(endpoint, timeout, answer):
     try: httpx.head(endpoint, timeout=timeout, follow_redirects=False); answer.append(True)
     except Exception: answer.append(False)
 
-# %% ../nbs/io.ipynb #1e3fd624
+# %% ../nbs/io.ipynb #ba68b8ae
 def hub_reachable(
     timeout:float=3., # Longest wait in seconds
     refresh:bool=False, # Ask again although this process already knows?
 )->bool: # False at once when `HF_HUB_OFFLINE` is set
     "Tell within `timeout` seconds whether the model hub answers"
     if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE') for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')): return False
-    endpoint = os.environ.get('HF_ENDPOINT') or 'https://huggingface.co'
+    endpoint = os.environ.get('HF_ENDPOINT') or ENDPOINT
     if refresh or endpoint not in _hub:
         answer = []
         t = threading.Thread(target=_ask_hub, args=(endpoint, timeout, answer), daemon=True)
