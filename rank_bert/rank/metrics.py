@@ -7,14 +7,14 @@ Docs: https://rank-bert.github.io/rank_bert/rank/metrics.html.md"""
 # %% auto #0
 __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'renyi_rank', 'effective_rank', 'stable_rank',
            'participation_ratio', 'energy_rank', 'rankme', 'token_residual', 'random_edge', 'rank_above_random',
-           'random_spectrum', 'break_even', 'weight_of', 'finite_weights', 'spectra', 'rank_report', 'plot_spectra',
-           'plot_ranks']
+           'random_spectrum', 'weight_of', 'finite_weights', 'spectra', 'rank_report', 'plot_spectra', 'plot_ranks']
 
-# %% ../../nbs/rank/metrics.ipynb #cf5fe25a
+# %% ../../nbs/rank/metrics.ipynb #e40ced86
 import math
 import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from ..models.anatomy import linears
+from .layers import break_even
 
 # %% ../../nbs/rank/metrics.ipynb #61e8c28f
 def _matrix(x, what='x'):
@@ -170,14 +170,6 @@ def random_spectrum(
     cdf = np.cumsum(np.sin(th)**2/lam)
     at = np.interp((np.arange(k)+.5)/k, cdf/cdf[-1], lam)
     return torch.as_tensor(std*np.sqrt(K*at))
-
-# %% ../../nbs/rank/metrics.ipynb #beebf404
-def break_even(
-    m:int, # Rows (features out)
-    n:int, # Columns (features in)
-)->float: # A factorised layer is smaller at ranks below this
-    "Compute the rank at which two factors are as large as the m x n matrix."
-    return m*n/(m+n)
 
 # %% ../../nbs/rank/metrics.ipynb #b743ca8a
 def weight_of(
