@@ -12,8 +12,8 @@ __all__ = ['READERS', 'SPECIAL_TOKENS', 'VALID_NAMES', 'read_lines', 'Table', 'r
            'encode_texts', 'read_data', 'find_text_cols', 'class_names', 'make_items', 'take_rows', 'draw_rows',
            'split_data', 'text_dls']
 
-# %% ../../nbs/data/text.ipynb #ce2647de
-import csv, hashlib, heapq, json, os, zipfile, zlib
+# %% ../../nbs/data/text.ipynb #e34a1eb0
+import csv, hashlib, heapq, json, os, warnings, zipfile, zlib
 from collections import Counter, defaultdict, namedtuple
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
@@ -61,11 +61,11 @@ def _table(path, names, rows, lines):
             raise ValueError(f'{path}, line {line}: {short} row, {len(row)} fields instead of {len(names)} ({", ".join(names)})')
     return Table(path, names, rows, lines)
 
-# %% ../../nbs/data/text.ipynb #a8b517ac
+# %% ../../nbs/data/text.ipynb #fa94d28e
 def read_tsv(
     path:str|Path, # Tab-separated file, no quoting
     names:list=None, # Column names, for a file without a header
-    broken:str='raise', # What to do with a row of the wrong length: 'raise' or 'skip'
+    broken:str='raise', # What to do with a row of the wrong length: 'raise', or 'skip' with a warning
 )->Table: # Rows of strings
     "Read a tab-separated file in which quotation marks are ordinary characters"
     rows = [o.split('\t') for o in read_lines(path)]
@@ -73,6 +73,9 @@ def read_tsv(
     if names is None: names, rows, lines = rows[0], rows[1:], lines[1:]
     if broken == 'skip':
         keep = [i for i,o in enumerate(rows) if len(o) == len(names)]
+        if len(keep) < len(rows):
+            first = next(l for l,o in zip(lines, rows) if len(o) != len(names))
+            warnings.warn(f'{path}: left out {len(rows)-len(keep)} broken rows, the first in line {first}')
         rows, lines = [rows[i] for i in keep], [lines[i] for i in keep]
     return _table(path, names, rows, lines)
 
