@@ -195,7 +195,7 @@ def glue_from_hub(
         raise OSError(f"cannot load {t.name} from the hub: {why}. Use source='sample' for the small sample in this package, "
                       "or source=FOLDER (or $RANK_BERT_GLUE) for the official files") from None
 
-# %% ../../nbs/data/glue.ipynb #d955a5f6
+# %% ../../nbs/data/glue.ipynb #913a7709
 def sample_folder()->Path: # An official GLUE folder, and vocab.txt
     "Where the sample is"
     return Path(str(resources.files('rank_bert.data')))/'sample'
@@ -203,7 +203,7 @@ def sample_folder()->Path: # An official GLUE folder, and vocab.txt
 def sample_tokenizer()->PreTrainedTokenizerBase: # A BERT tokenizer
     "Tokenizer of the sample's vocabulary"
     vocab = {o:i for i,o in enumerate(read_lines(sample_folder()/'vocab.txt'))}
-    return BertTokenizerFast(vocab=vocab, model_max_length=512)
+    return BertTokenizerFast(vocab=vocab, model_max_length=512, do_lower_case=True)
 
 # %% ../../nbs/data/glue.ipynb #4f363e58
 def load_glue(

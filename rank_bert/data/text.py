@@ -255,7 +255,7 @@ def wordpiece_vocab(
         pairs.join(pair)
     return list(vocab)
 
-# %% ../../nbs/data/text.ipynb #885b3c5c
+# %% ../../nbs/data/text.ipynb #62eeea2b
 def train_wordpiece(
     texts:list, # Texts to learn from
     vocab_size:int=2000, # Most pieces
@@ -266,7 +266,7 @@ def train_wordpiece(
     norm, split, words = BertNormalizer(lowercase=True), BertPreTokenizer(), Counter()
     for o in check_texts(texts): words.update(w for w,_ in split.pre_tokenize_str(norm.normalize_str(o)))
     vocab = wordpiece_vocab(words, vocab_size, min_frequency)
-    return BertTokenizerFast(vocab={o:i for i,o in enumerate(vocab)}, model_max_length=max_length)
+    return BertTokenizerFast(vocab={o:i for i,o in enumerate(vocab)}, model_max_length=max_length, do_lower_case=True)
 
 # %% ../../nbs/data/text.ipynb #a1cd2661
 class TokenizedTexts:
@@ -705,7 +705,7 @@ def split_data(
         raise ValueError(f'valid is {valid!r}, but the splits are {", ".join(map(repr, splits))} and there is no such file')
     return train, read_data(valid) if 'all' not in read_data(valid) else dict(valid=read_data(valid)['all'])
 
-# %% ../../nbs/data/text.ipynb #0ad1167a
+# %% ../../nbs/data/text.ipynb #14326aaf
 def text_dls(
     data, # File (csv, tsv, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
@@ -731,4 +731,6 @@ def text_dls(
     items = [make_items(cols, tokenizer, text_cols, label_col, vocab, max_length, split, cache, progress)
              for split,cols in dict(train=draw_rows(train, n_train, seed), **valids).items()]
     dls = [TextDL(o, bs=bs if i == 0 else val_bs or 2*bs, shuffle=i == 0, seed=seed) for i,o in enumerate(items)]
-    return TextDataLoaders(*dls, device=device or default_device())
+    res = TextDataLoaders(*dls, device=device or default_device())
+    res.valid_names = list(valids)
+    return res
