@@ -138,14 +138,14 @@ def write_glue(
         headless = t.headless and not split.startswith('test')
         if split in data: write_tsv(Path(folder)/t.folder/file, [row(i, o) for i,o in enumerate(data[split])], None if headless else names)
 
-# %% ../../nbs/data/glue.ipynb #7a0940d6
+# %% ../../nbs/data/glue.ipynb #ceaef571
 def task_folder(
     task:str, # Name of a task
     source:str|Path, # Folder of all tasks, or of this one
 )->Path: # Folder with the task's files
     "Find the folder of a task"
     t, source = glue_task(task), Path(source)
-    if not source.is_dir(): raise FileNotFoundError(f'{source}: no such folder (looked for the GLUE task {t.name})')
+    if not source.is_dir(): raise FileNotFoundError(f"{source}: no such folder; source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
     inside = [o for o in sorted(source.iterdir()) if o.is_dir() and _plain(o.name) == t.name]
     for o in [*inside, source]:
         if (o/'dataset_dict.json').exists() or (o/'train.tsv').exists(): return o

@@ -146,7 +146,7 @@ def read_file(
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
     return READERS[path.suffix.lower()](path)
 
-# %% ../../nbs/data/text.ipynb #565b7028
+# %% ../../nbs/data/text.ipynb #e4027793
 def check_texts(
     texts, # What should be a list of strings
     where:str='texts', # What to call them in an error
@@ -156,6 +156,8 @@ def check_texts(
     texts = list(texts)
     for i,o in enumerate(texts):
         if not isinstance(o, str): raise TypeError(f'{where}[{i}] is {o!r} ({type(o).__name__}), not a string')
+        try: o.encode()
+        except UnicodeEncodeError: raise ValueError(f'{where}[{i}] is {o!r}, with a lone surrogate, which is half a character') from None
     return texts
 
 # %% ../../nbs/data/text.ipynb #92d67548
@@ -208,7 +210,7 @@ def _merged(pieces, a, b):
         i += 2 if hit else 1
     return res
 
-# %% ../../nbs/data/text.ipynb #c5c23ded
+# %% ../../nbs/data/text.ipynb #11e2c380
 class _PairCounts:
     "Counts of neighbouring pieces in a corpus of counted words"
     def __init__(self, words):
@@ -222,22 +224,27 @@ class _PairCounts:
             self.where[p].add(w)
     def _push(self, pairs):
         for p in pairs: heapq.heappush(self.heap, (-self.counts[p], p))
-    def best(self):
-        "The most frequent pair and its count, the alphabetically first among equals"
-        while self.heap:
-            n, p = heapq.heappop(self.heap)
-            if -n == self.counts[p] and n: return p, -n
-        return None, 0
-    def join(self, pair):
-        "Join `pair` wherever it occurs"
-        changed = set()
-        for w in self.where.pop(pair):
-            old = set(zip(self.split[w], self.split[w][1:]))
-            self._add(w, -1)
-            self.split[w] = _merged(self.split[w], *pair)
-            self._add(w, 1)
-            changed |= old | set(zip(self.split[w], self.split[w][1:]))
-        self._push(changed)
+
+# %% ../../nbs/data/text.ipynb #f1cb9a73
+@patch
+def best(self:_PairCounts):
+    "The most frequent pair and its count, the alphabetically first among equals"
+    while self.heap:
+        n, p = heapq.heappop(self.heap)
+        if -n == self.counts[p] and n: return p, -n
+    return None, 0
+
+@patch
+def join(self:_PairCounts, pair):
+    "Join `pair` wherever it occurs"
+    changed = set()
+    for w in self.where.pop(pair):
+        old = set(zip(self.split[w], self.split[w][1:]))
+        self._add(w, -1)
+        self.split[w] = _merged(self.split[w], *pair)
+        self._add(w, 1)
+        changed |= old | set(zip(self.split[w], self.split[w][1:]))
+    self._push(changed)
 
 # %% ../../nbs/data/text.ipynb #0b801497
 def wordpiece_vocab(
@@ -514,7 +521,7 @@ def label_name(self:TextItems, y):
     if self.vocab is None: return round(y, 3)
     return self.vocab[y] if y >= 0 else ''
 
-# %% ../../nbs/data/text.ipynb #7e2728e2
+# %% ../../nbs/data/text.ipynb #a80cb9dd
 @patch
 def batch_frame(self:TextDL,
     b=None, # A batch; None for the first of the coming epoch
@@ -536,6 +543,7 @@ def show_batch(self:TextDL, b=None, max_n:int=9, show:bool=True, **kwargs):
     if not show: return df
     _display(df)
 
+# %% ../../nbs/data/text.ipynb #229d7b37
 @patch
 def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
     "Display the texts and labels of a batch beside the model's decisions"
