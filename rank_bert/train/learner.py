@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/learner.html.md"""
 __all__ = ['METRICS', 'GLUE_METRICS', 'DECISIONS', 'adamw', 'LOSSES', 'score', 'encoder_splitter', 'BF16', 'Seeded',
            'EncoderLearner', 'encoder_learner', 'glue_learner']
 
-# %% ../../nbs/train/learner.ipynb #b6745280
+# %% ../../nbs/train/learner.ipynb #4972d7fc
 import inspect, json, warnings
 from contextlib import contextmanager
 from functools import partial
@@ -35,7 +35,7 @@ from ..data.text import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import (BERT_CONFIGS, PROBABILITIES, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
-                                          problem_type)
+                                          problem_type, quiet_transformers)
 from ..rank.compress import compress as compress_model
 
 # %% ../../nbs/train/learner.ipynb #c72570a0
@@ -267,14 +267,14 @@ def _decide(p, kind, names):
         return [names[i] for i in on], on, torch.as_tensor(p)
     return names[int(p.argmax())], int(p.argmax()), torch.as_tensor(p)
 
-# %% ../../nbs/train/learner.ipynb #9cee829a
+# %% ../../nbs/train/learner.ipynb #ef03a39f
 @patch
 def save_pretrained(self:EncoderLearner,
     folder:str|Path, # Where to write
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder"
-    with new_folder(folder, overwrite) as tmp:
+    with new_folder(folder, overwrite) as tmp, quiet_transformers():
         self.hf_model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
     return Path(folder)
