@@ -12,13 +12,14 @@ __all__ = ['READERS', 'SPECIAL_TOKENS', 'VALID_NAMES', 'read_lines', 'Table', 'r
            'encode_texts', 'read_data', 'find_text_cols', 'class_names', 'make_items', 'take_rows', 'draw_rows',
            'split_data', 'text_dls']
 
-# %% ../../nbs/data/text.ipynb #e34a1eb0
+# %% ../../nbs/data/text.ipynb #2201d6e0
 import csv, hashlib, heapq, json, os, warnings, zipfile, zlib
 from collections import Counter, defaultdict, namedtuple
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
 from datasets import ClassLabel, Dataset, DatasetDict
 from fastai.data.core import DataLoaders
+from fastai.data.transforms import CategoryMap
 from fastai.text.data import SortedDL
 from fastai.torch_core import default_device, display_df, to_cpu
 from fastcore.basics import listify, merge, patch, store_attr
@@ -491,6 +492,10 @@ def one_batch(self:TextDL):
     try: return super(TextDL, self).one_batch()
     finally: self.epoch = epoch
 
+# %% ../../nbs/data/text.ipynb #ebf0071d
+@patch(as_prop=True)
+def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryMap(self.dataset.vocab, sort=False)
+
 # %% ../../nbs/data/text.ipynb #e971c890
 @patch(as_prop=True)
 def padding(self:TextDL):
@@ -551,15 +556,17 @@ def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
     if not show: return df
     _display(df)
 
-# %% ../../nbs/data/text.ipynb #f7375c88
+# %% ../../nbs/data/text.ipynb #ab90cac0
 def _display(df):
     "Show a frame with its long texts, in a notebook or a terminal"
     from IPython.display import display
-    with pd.option_context('display.max_colwidth', None): display(df)
+    with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): display(df)
 
-# %% ../../nbs/data/text.ipynb #9ba746d3
+# %% ../../nbs/data/text.ipynb #26ed893a
 class TextDataLoaders(DataLoaders):
     "Data loaders of texts: training, then one or more validation sets"
+    @property
+    def vocab(self): return self.train.dataset.vocab
     def test_dl(self,
         texts, # A text, a pair, or a list of either
         bs:int=None, # Batch size; None for the validation set's
