@@ -91,11 +91,11 @@ def two_sided_factors(
 @decomposition('whitened', needs='covariance')
 def whitened(w, stats): return two_sided_factors(w, None, stats['covariance'])
 
-# %% ../../nbs/rank/decompose.ipynb #0a4cd523
-@decomposition('kronecker', needs=('covariance', 'grad_second_moment'), nats=True)
+# %% ../../nbs/rank/decompose.ipynb #2731945a
+@decomposition('kronecker', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
 def kronecker(w, stats):
     per_sentence = stats.get('tokens', 1)/stats.get('samples', 1)
-    return two_sided_factors(w, stats['grad_second_moment']*per_sentence, stats['covariance'])
+    return two_sided_factors(w, stats['grad_second_moment']*per_sentence, stats['weighted_covariance'])
 
 # %% ../../nbs/rank/decompose.ipynb #46cd80b5
 def _weights(fisher, floor=1e-6):
