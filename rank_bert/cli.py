@@ -310,32 +310,35 @@ def analyze(
         if o: _say(f'written: {o}')
     return table
 
-# %% ../nbs/cli.ipynb #2368ea88
+# %% ../nbs/cli.ipynb #8db36b1e
 def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())
 
 def _compress_for(folder, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after"
+    from rank_bert.experiment.sweep import calibration_for
     from rank_bert.train.learner import glue_learner
     learn = glue_learner(task, folder, source=source, n_train=n_train, max_length=max_length, seed=seed)
-    small = learn.compress(**how)
+    small = learn.compress(calibration=calibration_for(learn, [how['method']], n_train, seed), **how)
     return small.hf_model, learn.dls.tokenizer, small.model.compression, learn.evaluate(), small.evaluate()
 
 def _compress_alone(folder, **how):
     "Shrink without data"
     from rank_bert.rank.compress import compress
+    from rank_bert.rank.decompose import get_decomposition
+    if get_decomposition(how['method']).needs: raise ValueError(f"--method {how['method']} looks at data: give a --task and its --source, or take svd")
     model, tokenizer = _load_any(folder)
     small = compress(model, **how)
     return small, tokenizer, small.compression, None, None
 
-# %% ../nbs/cli.ipynb #e96526b1
+# %% ../nbs/cli.ipynb #15544efc
 @command
 def compress(
     folder:str, # Folder of a saved model
     budget:float=0.5, # Fraction of the encoder's linear weights to keep, in (0, 1]
-    method:str='svd', # Decomposition, a key of `DECOMPOSITIONS`
-    allocator:str='uniform', # How ranks are shared out, a key of `ALLOCATORS`
+    method:str=None, # Decomposition, a key of `DECOMPOSITIONS` (default: kronecker with a --task to look at, else svd)
+    allocator:str=None, # How ranks are shared out, a key of `ALLOCATORS` (default: optimal, with svd uniform)
     cost:str='params', # What the budget counts: 'params' or 'flops'
-    task:str=None, # GLUE task, to score the model before and after
+    task:str=None, # GLUE task, to look at while shrinking, and to score the model before and after
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     n_train:int=1024, # Training rows that a method may look at
     max_length:int=128, # Longest input in tokens
@@ -351,6 +354,8 @@ def compress(
     out = _out_folder(out or f"{str(folder).rstrip('/')}-{budget:g}", overwrite)
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
+    method = method or ('kronecker' if task else 'svd')
+    allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, progress=in_shell() and sys.stderr.isatty())
     small, tokenizer, done, before, after = _compress_for(folder, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, **how)
     results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
@@ -381,13 +386,13 @@ def _short_table(df):
                 FLOPs=(100*t.flops).map('{:.1f}%'.format), latency=t.latency_ms.map('{:.2f} ms'.format))
     return pd.DataFrame(show).to_string(index=False)
 
-# %% ../nbs/cli.ipynb #b0be4e21
+# %% ../nbs/cli.ipynb #30d1b9cc
 @command
 def sweep(
     tasks:str='sst2', # GLUE tasks, separated by commas
     models:str='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:str='svd', # Keys of `DECOMPOSITIONS`, separated by commas
-    allocators:str='uniform', # Keys of `ALLOCATORS`, separated by commas
+    methods:str='svd,kronecker', # Keys of `DECOMPOSITIONS`, separated by commas
+    allocators:str='uniform,optimal', # Keys of `ALLOCATORS`, separated by commas
     budgets:str='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep, separated by commas
     seeds:str='1,2,3', # One fine-tuning for each, separated by commas
     source:str='sample', # 'sample', 'hub', or a folder with the GLUE files
@@ -396,6 +401,7 @@ def sweep(
     lr:float=None, # Largest learning rate (default: 1e-4, or 1e-3 from random weights)
     bs:int=32, # Batch size
     max_length:int=128, # Longest input in tokens
+    n_calibration:int=1024, # Training texts to look at, for the methods that look at data
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Fail rather than go on with random weights?
     scratch:bool=False, # Begin with random weights on purpose?
@@ -409,7 +415,8 @@ def sweep(
     wanted = _weights_wanted(pretrained, scratch)
     from rank_bert.experiment.report import report
     from rank_bert.experiment.sweep import Sweep
-    s = Sweep(**axes, source=source, folder=out, pretrained=wanted, tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+    s = Sweep(**axes, source=source, folder=out, pretrained=wanted, tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length,
+              n_calibration=n_calibration)
     terminal = in_shell() and sys.stderr.isatty()
     df = s.run(progress=terminal, log=_say if not terminal else lambda o: None)
     page = report(out)
