@@ -35,7 +35,7 @@ def read_sweep(
     files = {o: folder/'runs'/o for o in df.run}
     return df, {k: json.loads(p.read_text(encoding='utf-8')) for k, p in files.items() if p.is_file()}
 
-# %% ../../nbs/experiment/report.ipynb #a7eb6794
+# %% ../../nbs/experiment/report.ipynb #690bb179
 _COLOURS = '#3b82d6 #e07b39 #2a9d78 #b65fc4 #c9a227 #d6526b #5aa9b8 #8b7be0'.split()
 
 def _series(summary):
@@ -43,7 +43,20 @@ def _series(summary):
     pairs = dict.fromkeys((r.method, r.allocator) for r in summary.itertuples() if r.method != 'dense')
     return {p: _COLOURS[i % len(_COLOURS)] for i, p in enumerate(pairs)}
 
-# %% ../../nbs/experiment/report.ipynb #5932b2b1
+def _chance_is_near(summary):
+    "Would the line of the commonest label be in or close to the range of the scores?"
+    low, high = summary.score.min(), summary.score.max()
+    return summary.chance.max() > low - max(0.5*(high - low), 0.02)
+
+def _scale(ax, summary):
+    "Axis from nothing to all, logarithmic where little is kept"
+    if summary.kept.min() >= 0.1: return ax.set_xlim(0, max(1, summary.kept.max()) + 0.03)
+    ticks = [o for o in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if o >= 0.7*summary.kept.min()]
+    ax.set_xscale('log')
+    ax.set_xticks(ticks, [f'{o:g}' for o in ticks])
+    ax.set_xticks([], minor=True)
+
+# %% ../../nbs/experiment/report.ipynb #c6baed91
 def plot_scores(
     summary:pd.DataFrame, # From `summarize`, one task and model
     ax=None, # Matplotlib axes; default: new ones
@@ -56,14 +69,13 @@ def plot_scores(
         g = summary[(summary.method == method) & (summary.allocator == allocator)].sort_values('kept')
         if not len(g): continue
         ax.plot(g.kept, g.score, 'o-', color=c, lw=2, ms=5, label=f'{method}, {allocator}')
-        if (g.seeds > 1).any(): ax.fill_between(g.kept, g.score - g.sd, g.score + g.sd, color=c, alpha=0.15, lw=0)
+        if (g.seeds > 1).any(): ax.fill_between(g.kept, g.score - g.change_sd, g.score + g.change_sd, color=c, alpha=0.15, lw=0)
     for d in summary[summary.method == 'dense'].itertuples():
         ax.axhline(d.score, ls='--', lw=1.4, color=ink, label='dense')
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.08, lw=0)
-    chance = summary.chance.dropna()
-    if len(chance): ax.axhline(chance.iloc[0], ls=':', lw=1.4, color=ink, label='commonest label')
+    if _chance_is_near(summary): ax.axhline(summary.chance.max(), ls=':', lw=1.4, color=ink, label='commonest label')
     ax.set(xlabel="fraction kept of the encoder's linear weights", ylabel=str(summary.metric.iloc[0]).replace('_', ' '))
-    ax.set_xlim(0, max(1, summary.kept.max()) + 0.03)
+    _scale(ax, summary)
     return ax
 
 # %% ../../nbs/experiment/report.ipynb #9fe292df
@@ -89,23 +101,24 @@ def _svg(draw, size=(5.4, 3.4), label=''):
     svg = svg.replace('<svg ', f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
     return svg.replace(_INK, 'var(--soft)').replace(_GRID, 'var(--line)')
 
-# %% ../../nbs/experiment/report.ipynb #a9d7f640
+# %% ../../nbs/experiment/report.ipynb #14a2c352
 def rank_table(
     records:list, # Records of one task, model, method, allocator and budget, one for each seed
-)->pd.DataFrame: # One row for each linear map: layer, role, rank (mean over seeds; the full one if dense), dense (share of the seeds), full, break_even
+)->pd.DataFrame: # One row for each linear map: layer, role, rank (mean over seeds; the full one if dense), full, break_even, and the shares of the seeds where it is dense, or over break-even
     "Average the ranks of runs that differ in the seed"
     t = pd.concat([pd.DataFrame(r['map']) for r in records])
-    t['dense'] = t['rank'].isna().astype(float)
+    t['dense'], t['over'] = t['rank'].isna().astype(float), (t['rank'].astype(float) >= t.break_even).astype(float)
     t['rank'] = t['rank'].astype(float).fillna(t.full.astype(float))
     t['role'] = pd.Categorical(t.role, categories=[*ROLES, *sorted(set(t.role) - set(ROLES))], ordered=True)
     return t.groupby(['layer', 'role'], observed=True).mean().reset_index()
 
-# %% ../../nbs/experiment/report.ipynb #db504435
+# %% ../../nbs/experiment/report.ipynb #b24e0f03
 def _cell(r):
     "One cell of a heat map"
-    share, over = r['rank']/r.full, 0 < r['rank'] and r.dense < 1 and r['rank'] >= r.break_even
-    text = 'dense' if r.dense == 1 else f"{r['rank']:.0f}" + ('&#8593;' if over else '')
-    tip = (f"layer {r.layer}, {r.role}: " + ('left dense' if r.dense == 1 else f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"))
+    share, over = r['rank']/r.full, r.over > 0
+    text = 'dense' if r.dense == 1 else f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('&#8593;' if over else '')
+    tip = f"layer {r.layer}, {r.role}: " + ('left dense' if r.dense == 1 else f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
+                                            + (f', dense for {100*r.dense:.0f} % of the seeds' if r.dense else ''))
     mark = ' class="over"' if over else ''
     return f'<td{mark} style="--s:{share:.3f}" title="{tip}">{text}</td>'
 
@@ -117,16 +130,16 @@ def _heat(t, title):
     body = ''.join(f'<tr><th scope="row">{l}</th>' + ''.join(cells.get((l, o), '<td></td>') for o in roles) + '</tr>' for l in sorted(set(t.layer)))
     return f'<figure class="heat"><figcaption>{title}</figcaption><table><thead><tr><th>layer</th>{head}</tr></thead><tbody>{body}</tbody></table></figure>'
 
-# %% ../../nbs/experiment/report.ipynb #00a8537f
+# %% ../../nbs/experiment/report.ipynb #9f048c2c
 def _count(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
 def _percent(x): return f'{100*x:.1f} %'
 def _seconds(x): return f'{x:.1f} s' if x < 100 else f'{x/60:.1f} min'
 
 _FORMATS = dict(kept=_percent, budget='{:g}'.format, encoder_params=_count, total_params=_count, flops=_percent, of_dense=_percent,
-                flops_per_token=_count, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format, score='{:.4f}'.format, sd='&plusmn; {:.4f}'.format,
+                flops_per_token=_count, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format, score='{:.4f}'.format, sd='&plusmn; {:.4f}'.format, change='{:+.4f}'.format, change_sd='&plusmn; {:.4f}'.format,
                 seconds=_seconds, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs', flops_per_token='FLOPs a token',
-               latency_ms='latency', speedup='speedup', weights_from='weights from', sd='spread')
+               latency_ms='latency', speedup='speedup', weights_from='weights from', sd='spread', change_sd='its spread', change='change')
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _td(column, value):
@@ -190,19 +203,25 @@ def headline(
 def _pick(r): return (f'<b>{_percent(r.kept)}</b> kept by {html.escape(r.method)}, {html.escape(r.allocator)}, at {_score(r)}, '
                       f'{_percent(r.flops)} of the FLOPs, {r.speedup:.2f}&times; the speed')
 
-# %% ../../nbs/experiment/report.ipynb #ef0e7d09
+# %% ../../nbs/experiment/report.ipynb #ac26522a
 def _title(task, model): return f'{html.escape(task)} <span class="soft">&middot;</span> {_name(model)}'
+
+def _bands(summary):
+    "What the bands are, if there are any"
+    if not (summary.seeds > 1).any(): return ''
+    return '<p class="soft">Means over seeds. Bands: one standard deviation, of the score for the dense model, of the change from the dense model of the same seed for the others.</p>'
 
 def _scores_section(summary):
     "The panels of scores, with one legend"
-    colours = _series(summary)
+    colours, groups = _series(summary), list(summary.groupby(['task', 'model'], sort=False))
+    near = any(_chance_is_near(g) for _, g in groups)
     key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>' for (m, a), c in colours.items())
     panels = ''.join(f'<article><h3>{_title(t, m)}</h3>{_svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f"score of {m} on {t} against fraction kept")}'
-                     f'<p>{headline(g)}</p></article>' for (t, m), g in summary.groupby(['task', 'model'], sort=False))
-    key += '<span><i class="dash"></i>dense</span>' + ('<span><i class="dot"></i>always the commonest label</span>' if summary.chance.notna().any() else '')
-    return f'<h2>Score against what was kept</h2><div class="key">{key}</div><div class="panels">{panels}</div>'
+                     f'<p>{headline(g)}</p></article>' for (t, m), g in groups)
+    key += '<span><i class="dash"></i>dense</span>' + ('<span><i class="dot"></i>always the commonest label</span>' if near else '')
+    return f'<h2>Score against what was kept</h2><div class="key">{key}</div>{_bands(summary)}<div class="panels">{panels}</div>'
 
-# %% ../../nbs/experiment/report.ipynb #915277de
+# %% ../../nbs/experiment/report.ipynb #b83c0e07
 _BY = ['task', 'model', 'method', 'allocator']
 
 def _ranks_section(df, records):
@@ -216,13 +235,13 @@ def _ranks_section(df, records):
                      f'{html.escape(allocator)}</summary><div class="heats">{maps}</div></details>')
     if not folds: return ''
     return ('<h2>Rank of every layer</h2><p class="soft">The number is the rank (mean over seeds), the shade its fraction of the full rank. '
-            'An arrow marks a factorised layer at or above break-even, which is larger than the dense one.</p>' + ''.join(folds))
+            'An arrow marks a factorised layer at or above break-even, which is no smaller than the dense one; a star one that is dense for some of the seeds.</p>' + ''.join(folds))
 
-# %% ../../nbs/experiment/report.ipynb #0564c48d
+# %% ../../nbs/experiment/report.ipynb #380a65be
 def _tables_section(df, summary):
     "The summary, all runs, and what failed"
-    columns = [*_BY, 'budget', 'kept', 'score', 'sd', 'of_dense', 'encoder_params', 'total_params', 'flops', 'latency_ms', 'speedup', 'seeds']
-    if not (summary.seeds > 1).any(): columns.remove('sd')
+    columns = [*_BY, 'budget', 'kept', 'score', 'sd', 'change', 'change_sd', 'encoder_params', 'total_params', 'flops', 'latency_ms', 'speedup', 'seeds']
+    if not (summary.seeds > 1).any(): columns = [c for c in columns if c not in ('sd', 'change_sd')]
     runs = df[df.status == 'done'][[*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']]
     failed = df[df.status == 'failed']
     return ('<h2>Numbers</h2><p class="soft">Mean over seeds. A click on a heading sorts.</p>' + _table(summary[columns])
@@ -300,13 +319,15 @@ for (const table of document.querySelectorAll('table.sortable')) for (const [i, 
   };
 '''
 
-# %% ../../nbs/experiment/report.ipynb #7e647f41
+# %% ../../nbs/experiment/report.ipynb #4f4534b7
+_SINGULAR = {'runs finished': 'run finished', 'ways to shrink': 'way to shrink', 'of computing': 'of computing'}
+
 def _facts(df):
     "What the sweep consisted of, at a glance"
     done = df[df.status == 'done']
     facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'), (df.seed.nunique(), 'seeds'),
-             (df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups, 'methods'), (_seconds(done.seconds.sum()), 'of computing')]
-    return '<div class="facts">' + ''.join(f'<div><b>{v}</b><span>{k[:-1] if v == 1 else k}</span></div>' for v, k in facts) + '</div>'
+             (df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups, 'ways to shrink'), (_seconds(done.seconds.sum()), 'of computing')]
+    return '<div class="facts">' + ''.join(f'<div><b>{v}</b><span>{_SINGULAR.get(k, k[:-1]) if v == 1 else k}</span></div>' for v, k in facts) + '</div>'
 
 def _page(df, records, title):
     "The whole page"

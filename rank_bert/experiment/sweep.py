@@ -413,7 +413,7 @@ def _write_csv(self:Sweep):
 # %% ../../nbs/experiment/sweep.ipynb #9e166c13
 _NUMBERS = ['kept', 'encoder_params', 'total_params', 'flops_per_token', 'metric', 'score', 'metrics']
 
-# %% ../../nbs/experiment/sweep.ipynb #cfb05552
+# %% ../../nbs/experiment/sweep.ipynb #0f1f5a11
 _GROUP = ['task', 'model', 'method', 'allocator', 'budget']
 
 def summarize(
@@ -424,8 +424,9 @@ def summarize(
     dense = r[r.method == 'dense'].set_index(['task', 'model', 'seed'])
     at = pd.MultiIndex.from_frame(r[['task', 'model', 'seed']])
     ref = lambda c: dense[c].reindex(at).to_numpy(dtype=float)
+    r['change'] = r.score - ref('score')
     r['of_dense'], r['flops'], r['speedup'] = r.score/ref('score'), r.flops_per_token/ref('flops_per_token'), ref('latency_ms')/r.latency_ms
-    agg = dict(seeds=('seed', 'nunique'), metric=('metric', 'first'), chance=('chance', 'max'), score=('score', 'mean'), sd=('score', 'std'), of_dense=('of_dense', 'mean'),
+    agg = dict(seeds=('seed', 'nunique'), metric=('metric', 'first'), chance=('chance', 'max'), score=('score', 'mean'), sd=('score', 'std'), change=('change', 'mean'), change_sd=('change', 'std'), of_dense=('of_dense', 'mean'),
                kept=('kept', 'mean'), encoder_params=('encoder_params', 'mean'), total_params=('total_params', 'mean'), flops=('flops', 'mean'),
                latency_ms=('latency_ms', 'median'), speedup=('speedup', 'median'))
     return r.groupby(_GROUP, sort=False).agg(**agg).reset_index()
