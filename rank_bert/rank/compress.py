@@ -47,7 +47,7 @@ def flops_per_token(
     tokens = sum(2*length*l.module.out_features for l in maps if l.role in ('query', 'value'))
     return 2*encoder_params(model)['linear']+tokens
 
-# %% ../../nbs/rank/compress.ipynb #f52dcf3d
+# %% ../../nbs/rank/compress.ipynb #e52c3d2c
 @dataclass
 class Compression:
     "What `compress` did to a model."
@@ -66,7 +66,7 @@ class Compression:
 
     def __str__(self):
         told = f"predicted loss increase {self.predicted:.4g} nats" if self.nats else f"predicted cost {self.predicted:.4g}"
-        return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): {self.params['linear']:,} of {self.plan.dense_weights:,}, "
+        return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): {self.params['linear']:,}, "
             f"{self.params['total']:,} parameters in all; method {self.method!r}, allocator {self.allocator!r}, {told}"
             +('' if self.measured is None else f", measured {self.measured:.4g}"))
 
@@ -191,7 +191,7 @@ def _first(batches, n_samples):
         seen += len(x['input_ids'])
         if seen>=n_samples: return
 
-# %% ../../nbs/rank/compress.ipynb #761dac57
+# %% ../../nbs/rank/compress.ipynb #44fc0601
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
@@ -205,6 +205,7 @@ def compress(
     multiple:int=1, # Propose multiples of this rank only
     n_samples:int=1024, # Sentences to use of batches given as `calibration`
     measure=None, # Batches on which to measure how far the predictions moved
+    of:nn.Module=None, # The model of whose weights the budget is a fraction, if `model` has lost some to `rank.heads`
     progress:bool=True, # Show progress bars?
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
@@ -213,12 +214,14 @@ def compress(
     shapes = {n:tuple(w.shape) for n,w in finite_weights(model).items()}
     calibration,measure = _reusable(calibration, measure, steps, n_samples)
     new,plan,lost = copy.deepcopy(model),RankPlan(dict.fromkeys(shapes), shapes),0.
+    whole = 1. if of is None else encoder_params(model)['linear']/encoder_params(of)['linear']
+    asked,budget = budget,budget and min(1., budget/whole)
     for k in range(steps if budget!=1 else 0):
         stats = _calibrated(model if k==0 else new, calibration, method, n_samples, progress)
         plan,more = _step(new, budget and budget**((k+1)/steps), threshold, stats, method, allocator, cost, pinned, multiple, progress)
         lost += more
     record_plan(new)
     measured = None if measure is None else loss_increase(model, new, measure)
-    new.compression = Compression(plan.kept if budget is None else budget, plan.kept, plan, lost, method, allocator, cost if isinstance(cost, str) else 'custom',
+    new.compression = Compression(plan.kept*whole if asked is None else asked, plan.kept*whole, plan, lost, method, allocator, cost if isinstance(cost, str) else 'custom',
         encoder_params(new), time.time()-start, get_decomposition(method).nats, measured, steps)
     return new
