@@ -142,14 +142,14 @@ def _fit(learn, epochs, lr):
         learn.logger = line
         learn.fit_one_cycle(epochs, lr, cbs=Notify(batch=lambda l: bar.update(1)))
 
-# %% ../nbs/cli.ipynb #795e1c8e
+# %% ../nbs/cli.ipynb #2e83e029
 @command
 def finetune(
     task:str, # GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli
     model:str='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     n_train:int=None, # Train on this many rows only
-    epochs:int=3, # Passes over the training rows
+    epochs:int=None, # Passes over the training rows (default: 10 from random weights, else 2, or 4 where rows are few)
     lr:float=None, # Largest learning rate (default: 1e-4, or 1e-3 from random weights)
     bs:int=32, # Batch size
     max_length:int=128, # Longest input in tokens
@@ -162,15 +162,15 @@ def finetune(
     overwrite:bool=False, # Replace what is in that folder?
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task, and save it as a transformers folder with its results.
-    Example: rank-bert-finetune sst2 --source sample --epochs 8 --out tuned"""
+    Example: rank-bert-finetune sst2 --source sample --out tuned"""
     _positive(epochs=epochs, n_train=n_train, bs=bs)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
-    from rank_bert.experiment.sweep import default_lr
+    from rank_bert.experiment.sweep import default_epochs, default_lr
     from rank_bert.io import new_folder
     from rank_bert.train.learner import glue_learner
     start = time.perf_counter()
     learn = glue_learner(task, model, source=source, pretrained=wanted, tokenizer=tokenizer, bs=bs, n_train=n_train, max_length=max_length, seed=seed, bf16=bf16)
-    origin, lr = learn.hf_model.weights_from, lr or default_lr(learn.model)
+    origin, lr, epochs = learn.hf_model.weights_from, lr or default_lr(learn.model), epochs or default_epochs(learn)
     _say(f'{learn.task}: {len(learn.dls.train_ds):,} training rows, {len(learn.dls.valid_ds):,} to validate on; weights: {origin}')
     _fit(learn, epochs, lr)
     metrics = learn.evaluate()
