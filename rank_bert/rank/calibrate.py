@@ -203,14 +203,32 @@ class _Keep:
         return t if self.index is None or len(t)==self.n else t[self.index]
     def zeroed(self, t): return t.float() if self.index is None else t.float()*self.mask[...,None]
 
-# %% ../../nbs/rank/calibrate.ipynb #5331d35f
+# %% ../../nbs/rank/calibrate.ipynb #4569f878
+class _Words:
+    "Streaming statistics of the word embedding."
+    def __init__(self, enc, graded, device):
+        e = enc.get_input_embeddings()
+        self.out,self.graded,self.tokens = None,graded,0
+        self.counts,self.grads = _zeros(device, (e.num_embeddings,), (e.embedding_dim,)*2 if graded else (0,0))
+    def see(self, out):
+        self.out = out
+        return out
+    def add(self, ids, keep):
+        self.tokens += keep.n
+        self.counts += torch.bincount(ids[keep.mask], minlength=len(self.counts))
+        if self.graded: _add_gram(self.grads, keep.flat(self.out.grad))
+        self.out = None
+    def result(self):
+        return dict(counts=self.counts.float(), **(dict(grad_second_moment=(_mirror(self.grads)/max(self.tokens, 1)).float()) if self.graded else {}))
+
+# %% ../../nbs/rank/calibrate.ipynb #59961ca0
 @contextmanager
-def _observed(model, maps, on_forward, graded):
-    "Evaluation mode with `on_forward(map, input, output)` called at every map; everything restored at the end."
+def _observed(model, maps, on_forward, graded, on_words=None):
+    "Evaluation mode with `on_forward(map, input, output)` at every map and `on_words(output)` at the word embedding; everything restored at the end."
     modes,grads = [(m, m.training) for m in model.modules()],[(p, p.requires_grad) for p in model.parameters()]
     watch = lambda l: lambda m,i,o: on_forward(l, i[0], o)
     handles = [l.module.register_forward_hook(watch(l)) for l in maps]
-    if graded: handles.append(encoder_of(model).get_input_embeddings().register_forward_hook(lambda m,i,o: o.detach().requires_grad_()))
+    if graded: handles.append(encoder_of(model).get_input_embeddings().register_forward_hook(lambda m,i,o: on_words(o.detach().requires_grad_())))
     try:
         model.eval()
         for p,_ in grads: p.requires_grad_(False)
@@ -243,7 +261,7 @@ def predictions(
             outs = [_output(e, _forward(e, x), mask) for e in encs]
             yield [z for z,_ in outs], outs[0][1], mask
 
-# %% ../../nbs/rank/calibrate.ipynb #ea061477
+# %% ../../nbs/rank/calibrate.ipynb #9604accf
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Map name -> [out, in, checksum of its parameters]
@@ -259,9 +277,10 @@ class Calibration(dict):
         tokens:int, # Tokens seen, without padding
         fisher:str=None, # Which gradients: 'true', 'empirical' or None
         prints:dict=None, # `fingerprint` of the model
+        words:dict=None, # What is known of the word embedding: `counts` (words,) and `grad_second_moment` (out, out)
     ):
         super().__init__(stats)
-        self.samples,self.tokens,self.fisher,self.prints = samples,tokens,fisher,prints
+        self.samples,self.tokens,self.fisher,self.prints,self.words = samples,tokens,fisher,prints,words or {}
         for s in self.values(): s.update(samples=samples, tokens=tokens)
 
     def __repr__(self):
@@ -280,7 +299,7 @@ def check(self:Calibration,
         if here[n][:2]!=shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
         if here[n][2]!=crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
 
-# %% ../../nbs/rank/calibrate.ipynb #e723dee2
+# %% ../../nbs/rank/calibrate.ipynb #b46503e9
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
     batches, # Any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask` of shape (batch, length)
@@ -296,20 +315,20 @@ def calibrate(
     want = _check_statistics(statistics, fisher)
     finite_weights(model)
     graded = bool(set(want)&set(GRADIENT_STATISTICS))
-    sums,samples = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
+    sums,samples,words = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
     stats = {n: s.result(samples) for n,s in sums.items()}
     _share(stats, sums)
     for n,s in stats.items():
         for k,v in s.items():
             if not torch.isfinite(v).all(): raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
-    return Calibration(stats, samples, next(iter(sums.values())).tokens, fisher if graded else None, fingerprint(model))
+    return Calibration(stats, samples, next(iter(sums.values())).tokens, fisher if graded else None, fingerprint(model), words)
 
-# %% ../../nbs/rank/calibrate.ipynb #9159b20d
+# %% ../../nbs/rank/calibrate.ipynb #9988c5d0
 def _run(model, batches, n_samples, fisher, want, seed, progress):
-    "Run the batches, and return the `_Sums` of every map and the number of sentences."
+    "Run the batches, and return the `_Sums` of every map, the number of sentences, and what is known of the words."
     enc,maps = encoder_of(model),linears(model)
     dev,gen = next(enc.parameters()).device,torch.Generator().manual_seed(seed)
-    sums,samples,keep,last = {},0,None,None
+    sums,samples,keep,last,words = {},0,None,None,_Words(enc, fisher and 'grad_second_moment' in want, dev)
     def see(l, x, y):
         nonlocal last
         if x.reshape(-1, x.shape[-1]).shape[0] not in (keep.n, keep.mask.numel()): raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(keep.mask.shape)}")
@@ -318,17 +337,18 @@ def _run(model, batches, n_samples, fisher, want, seed, progress):
         if s.owns: last = x,s
         s.forward(x.detach(), keep)
         if fisher: y.register_hook(lambda g, x=x.detach(), k=keep: s.backward(x, g, k))
-    with _observed(model, maps, see, bool(fisher)), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:
+    with _observed(model, maps, see, bool(fisher), words.see), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:
         for x,y in _packs(_rows(batches, n_samples), pad=_pad(enc)):
             keep = _Keep(x['attention_mask'].to(dev))
             out = _forward(enc, x)
             if fisher:
                 z,v = _cotangent(enc, out, keep.mask, y, fisher, gen)
                 z.backward(v)
+            words.add(x['input_ids'].to(dev), keep)
             last,samples = None,samples+len(keep.mask)
             bar.update(len(keep.mask))
     if not samples: raise ValueError("no sentence to calibrate on: the batches are empty")
-    return sums,samples
+    return sums,samples,words.result()
 
 def _share(stats, sums):
     "Give maps with a shared input the same tensors."
@@ -336,7 +356,7 @@ def _share(stats, sums):
     for n,s in sums.items():
         if not s.owns and s.inputs: stats[n].update({k: stats[of[id(s.inputs)]][k] for k in ACTIVATION_STATISTICS if k in stats[of[id(s.inputs)]]})
 
-# %% ../../nbs/rank/calibrate.ipynb #42c1a9c9
+# %% ../../nbs/rank/calibrate.ipynb #aaa662d8
 @patch
 def save(self:Calibration,
     file, # Path of the file to write
@@ -349,6 +369,7 @@ def save(self:Calibration,
             first = seen.setdefault(id(v), f'{n}/{k}')
             if first==f'{n}/{k}': tensors[first] = v.contiguous()
             else: same[f'{n}/{k}'] = first
+    tensors.update({f'/{k}': v for k,v in self.words.items()})
     about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
@@ -363,6 +384,6 @@ def load(cls:Calibration,
     if about is None: raise ValueError(f"{file} is no calibration: it has no header of one")
     about = json.loads(about)
     tensors.update({k: tensors[v] for k,v in about.pop('same').items()})
-    stats = {n: {} for n in about['prints']}
+    stats = {n: {} for n in ('', *about['prints'])}
     for k,v in tensors.items(): stats[k.partition('/')[0]][k.partition('/')[2]] = v
-    return cls(stats, **about)
+    return cls(stats, words=stats.pop(''), **about)

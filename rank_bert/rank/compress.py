@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/compress.html.md"""
 # %% auto #0
 __all__ = ['DIVERGENCES', 'encoder_params', 'flops_per_token', 'Compression', 'loss_increase', 'compress']
 
-# %% ../../nbs/rank/compress.ipynb #254fe4d1
+# %% ../../nbs/rank/compress.ipynb #55b8645b
 import copy, time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ import torch, torch.nn as nn
 from tqdm.auto import tqdm
 from ..models.anatomy import encoder_of, linears
 from .metrics import finite_weights
-from .layers import LowRankLinear, record_plan, replace
+from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, replace
 from .calibrate import Calibration, calibrate, predictions
-from .decompose import cut_factors, factorise, get_decomposition
+from .decompose import cut_factors, damped_root, factorise, get_decomposition, svd_factors
 from .allocate import RankPlan, allocate, check_budget, get_allocator, get_cost, measure_latency, smallest_budget
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
@@ -47,7 +47,7 @@ def flops_per_token(
     tokens = sum(2*length*l.module.out_features for l in maps if l.role in ('query', 'value'))
     return 2*encoder_params(model)['linear']+tokens
 
-# %% ../../nbs/rank/compress.ipynb #e52c3d2c
+# %% ../../nbs/rank/compress.ipynb #1cff20d6
 @dataclass
 class Compression:
     "What `compress` did to a model."
@@ -63,6 +63,7 @@ class Compression:
     nats:bool=False # Is `predicted` in nats?
     measured:float=None # Increase of the loss on the data given as `measure`, in nats a sentence
     steps:int=1 # Times it was calibrated and cut
+    embedding_rank:int=None # Rank of the word embedding, None where it is whole
 
     def __str__(self):
         told = f"predicted loss increase {self.predicted:.4g} nats" if self.nats else f"predicted cost {self.predicted:.4g}"
@@ -175,6 +176,23 @@ def _check_call(budget, threshold, method, allocator, cost, steps, calibration, 
     if isinstance(measure, Calibration): raise ValueError("measure takes batches, not a Calibration")
     if steps>1 and isinstance(calibration, Calibration): raise ValueError("with steps the model is calibrated again before each: pass the batches, not a Calibration")
 
+# %% ../../nbs/rank/compress.ipynb #68a1f66b
+def _cut_embedding(new, fraction, calibration):
+    "Factorise the word embedding in place; return its rank and the predicted increase of the loss."
+    enc = encoder_of(new)
+    old,words = enc.get_input_embeddings(),{} if calibration is None else calibration.words
+    if enc.get_output_embeddings() is not None: raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be factorised on its own")
+    v,h = old.num_embeddings,old.embedding_dim
+    if (rank := int(fraction*break_even(v, h)))<1: raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the least is {(v+h)/(v*h):.4f}")
+    if rank>=min(h, getattr(old, 'rank', h)): return getattr(old, 'rank', None), 0.
+    counts,g = words.get('counts', torch.ones(v)).double()+.1,words.get('grad_second_moment')
+    p,root = (counts/counts.sum()).sqrt()[:,None].to(old.weight.device),None if g is None else damped_root(g)
+    e = p*old.weight.detach().double()
+    u,s,r = svd_factors(e if root is None else e@root)
+    if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
+    replace(enc, old, LowRankEmbedding.from_factors(u[:,:rank]*s[:rank]/p, r[:rank].T, old))
+    return rank, 0. if g is None else .5*calibration.tokens/calibration.samples*s[rank:].square().sum().item()
+
 # %% ../../nbs/rank/compress.ipynb #697a60ce
 def _reusable(calibration, measure, steps, n_samples):
     "`calibration` and `measure`, as lists where a generator would have to be read twice."
@@ -191,7 +209,7 @@ def _first(batches, n_samples):
         seen += len(x['input_ids'])
         if seen>=n_samples: return
 
-# %% ../../nbs/rank/compress.ipynb #44fc0601
+# %% ../../nbs/rank/compress.ipynb #f9735a75
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
@@ -205,12 +223,14 @@ def compress(
     multiple:int=1, # Propose multiples of this rank only
     n_samples:int=1024, # Sentences to use of batches given as `calibration`
     measure=None, # Batches on which to measure how far the predictions moved
+    embeddings:float=None, # Fraction of the weights of the word embedding to keep, apart from the budget; None leaves it whole
     of:nn.Module=None, # The model of whose weights the budget is a fraction, if `model` has lost some to `rank.heads`
     progress:bool=True, # Show progress bars?
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
     start = time.time()
     _check_call(budget, threshold, method, allocator, cost, steps, calibration, measure)
+    if embeddings is not None and not (isinstance(embeddings, (int, float)) and 0<embeddings<=1): raise ValueError(f"embeddings is the fraction of the word embedding to keep and must be in (0, 1], got {embeddings!r}")
     shapes = {n:tuple(w.shape) for n,w in finite_weights(model).items()}
     calibration,measure = _reusable(calibration, measure, steps, n_samples)
     new,plan,lost = copy.deepcopy(model),RankPlan(dict.fromkeys(shapes), shapes),0.
@@ -220,8 +240,10 @@ def compress(
         stats = _calibrated(model if k==0 else new, calibration, method, n_samples, progress)
         plan,more = _step(new, budget and budget**((k+1)/steps), threshold, stats, method, allocator, cost, pinned, multiple, progress)
         lost += more
+    rank_e,more = (None, 0.) if embeddings is None else _cut_embedding(new, embeddings, stats if budget!=1 else _calibrated(model, calibration, method, n_samples, progress))
+    lost += more if get_decomposition(method).nats else 0.
     record_plan(new)
     measured = None if measure is None else loss_increase(model, new, measure)
     new.compression = Compression(plan.kept*whole if asked is None else asked, plan.kept*whole, plan, lost, method, allocator, cost if isinstance(cost, str) else 'custom',
-        encoder_params(new), time.time()-start, get_decomposition(method).nats, measured, steps)
+        encoder_params(new), time.time()-start, get_decomposition(method).nats, measured, steps, rank_e)
     return new
