@@ -328,7 +328,7 @@ def _plan(picks, choices, shapes):
     plan.gap = None if bound is None else max(0., plan.error-bound)
     return plan
 
-# %% ../../nbs/rank/allocate.ipynb #d55622e9
+# %% ../../nbs/rank/allocate.ipynb #16994c09
 class LatencyTable:
     "Seconds that a layer of a shape takes, dense or at a rank."
     def __init__(self,
@@ -342,7 +342,9 @@ class LatencyTable:
         ranks,t = self._at[m,n]
         return t[None] if rank is None else float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
 
-    def __repr__(self): return pd.DataFrame(self.times).sort_index(na_position='first').to_string()
+    def __repr__(self):
+        rows = {s: {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r,v in t.items()} for s,t in self.times.items()}
+        return pd.DataFrame({f'{m} x {n}': t for (m,n),t in rows.items()}).to_string()
 
 # %% ../../nbs/rank/allocate.ipynb #568f50a1
 def _seconds(f, repeat):
