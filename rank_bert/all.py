@@ -7,16 +7,18 @@ Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 # %% auto #0
 __all__ = []
 
-# %% ../nbs/all.ipynb #ea778d61
+# %% ../nbs/all.ipynb #b671e256
 from .data.text import *
 from .data.glue import *
 from .models.anatomy import *
 from .models.base_models import *
 from .rank.metrics import *
 from .rank.layers import *
+from .rank.calibrate import *
 from .rank.decompose import *
 from .rank.allocate import *
 from .rank.compress import *
+from .rank.heads import *
 from .train.learner import *
 from .experiment.sweep import *
 from .experiment.report import *

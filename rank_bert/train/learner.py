@@ -303,15 +303,16 @@ def save_pretrained(self:EncoderLearner,
         self.dls.tokenizer.save_pretrained(tmp)
     return Path(folder)
 
-# %% ../../nbs/train/learner.ipynb #431ddac6
+# %% ../../nbs/train/learner.ipynb #d89a8b96
 @patch
-@delegates(compress_model, but=['model'])
+@delegates(compress_model, but=['model', 'budget', 'calibration'])
 def compress(self:Learner,
-    budget:float, # Fraction of the weights of the encoder's linear maps to keep
+    budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
+    calibration=None, # As for `compress`; default: training batches, the same ones each time
     **kwargs
-)->Learner: # A learner of the smaller model; its `hf_model.compression` says what was done
+)->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget"
-    small = compress_model(self.model, budget, **kwargs)
+    small = compress_model(self.model, budget, self.dls.train.new() if calibration is None else calibration, **kwargs)
     res = type(self)(self.dls, small, self.loss_func, opt_func=self.opt_func, lr=self.lr, splitter=self.splitter, metrics=self.metrics, wd=self.wd,
                      moms=self.moms, path=self.path, model_dir=self.model_dir, cbs=[c for c in self.cbs if isinstance(c, (Seeded, BF16))])
     for k in ('task', 'score_names', 'seed'):
