@@ -17,10 +17,11 @@ from json import dumps, loads
 from pathlib import Path
 from fastcore.script import call_parse, is_cli
 
-# %% ../nbs/cli.ipynb #5cd036ee
+# %% ../nbs/cli.ipynb #809e71be
 COMMANDS = {}
 _WRONG_INPUT = (ValueError, TypeError, OSError, ModuleNotFoundError)
 _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS='1', TOKENIZERS_PARALLELISM='false', # other libraries' bars and reports
+              KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
               OMP_WAIT_POLICY='PASSIVE') # threads that wait must not spin: on a busy machine a small model is then several times slower
 _LOG = dict(TQDM_MININTERVAL='60', HF_HUB_DISABLE_PROGRESS_BARS='1') # where stderr is a file, a bar that moves would flood it
 
@@ -446,29 +447,39 @@ def report(
     _say(page)
     return page
 
-# %% ../nbs/cli.ipynb #3cb2e09e
-BENCHES = dict(train='bench_train')
+# %% ../nbs/cli.ipynb #156207b9
+BENCHES = dict(train='bench_train', compress='bench_compress', infer='bench_infer')
 
 @command
 def bench(
-    what:str, # What to measure: train
-    task:str='sst2', # GLUE task
-    model:str='prajjwal1/bert-tiny', # Name or folder
-    source:str='sample', # 'sample', 'hub', or a folder with the GLUE files
-    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's, or the sample's)
-    n_train:int=8192, # Sentences in an epoch
-    bs:int=32, # Batch size
+    what:str, # What to measure: train, compress or infer
+    task:str=None, # GLUE task (train, compress; default: sst2)
+    model:str=None, # Name or folder (default: bert-tiny to train, bert-small to compress); for infer sizes or folders, separated by commas (L-6_H-384,base)
+    source:str=None, # 'sample', 'hub', or a folder with the GLUE files (train, compress; default: sample)
+    tokenizer:str=None, # Name or folder of a tokenizer (train, compress; default: the model's, or the sample's)
+    n_train:int=None, # Sentences (default: 8192 to train, 1024 to compress)
+    bs:int=None, # Batch size (default: 32; infer: 1 and 32)
+    budgets:str=None, # Fractions of the encoder's linear weights to keep, separated by commas (infer; default: 0.5,0.2,0.1)
     repeats:int=3, # Turns for each contender
 ): # Data frame, one row a contender
-    """Compare speed with that of other libraries, in one process and taking turns.
-    Example: rank-bert-bench train"""
+    """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
+    Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     if what not in BENCHES: raise ValueError(f"no bench {what!r}; known are {', '.join(BENCHES)}")
     _positive(n_train=n_train, bs=bs, repeats=repeats)
+    budgets = None if budgets is None else _list(budgets, float, 'budgets')
+    for b in budgets or (): _check_fraction(b)
+    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets)
     from rank_bert import bench as module
-    table = getattr(module, BENCHES[what])(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, repeats=repeats,
-                                           progress=in_shell() and sys.stderr.isatty())
+    table = _bench(getattr(module, BENCHES[what]), what, {k: v for k, v in options.items() if v is not None}, repeats)
     _say(table.to_string())
     return table
+
+def _bench(f, what, options, repeats):
+    "Call a bench with the options that were given, if it takes them"
+    from inspect import signature
+    for k in options:
+        if k not in signature(f).parameters: raise ValueError(f"rank-bert-bench {what} takes no --{k.replace('_', '-')}")
+    return f(**options, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
 
 # %% ../nbs/cli.ipynb #d27a7200
 def _first_line(f): return f.__doc__.strip().splitlines()[0]
