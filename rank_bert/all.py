@@ -23,5 +23,7 @@ from .train.learner import *
 from .experiment.sweep import *
 from .experiment.report import *
 
-# %% ../nbs/all.ipynb #ec595ba6
-__all__ = [o for o in dir() if not o.startswith('_')]
+# %% ../nbs/all.ipynb #3683dc5c
+_common = {'svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker', 'uniform', 'energy', 'optimal', 'register', 'replace', 'score', 'latency', 'Run', 'Table',
+           'Choices', 'METHOD', 'command', 'predictions'}
+__all__ = [o for o in dir() if not o.startswith('_') and o not in _common]

@@ -7,14 +7,14 @@ Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 # %% auto #0
 __all__ = ['hub_reachable', 'check_new', 'new_folder', 'new_file']
 
-# %% ../nbs/io.ipynb #e4b081fb
-import os, shutil, tempfile, threading
+# %% ../nbs/io.ipynb #5a2e457b
+import os, shutil, tempfile, threading, time
 from huggingface_hub.constants import ENDPOINT
 from contextlib import contextmanager
 from pathlib import Path
 
-# %% ../nbs/io.ipynb #8c999983
-_hub = {}
+# %% ../nbs/io.ipynb #b3628097
+_hub = {} # endpoint -> did it answer, and when was that
 
 def _ask_hub(endpoint, timeout, answer):
     "Put into `answer` whether `endpoint` responds at all, whatever its status"
@@ -22,7 +22,7 @@ def _ask_hub(endpoint, timeout, answer):
     try: httpx.head(endpoint, timeout=timeout, follow_redirects=False); answer.append(True)
     except Exception: answer.append(False)
 
-# %% ../nbs/io.ipynb #ba68b8ae
+# %% ../nbs/io.ipynb #f09004b6
 def hub_reachable(
     timeout:float=3., # Longest wait in seconds
     refresh:bool=False, # Ask again although this process already knows?
@@ -30,14 +30,24 @@ def hub_reachable(
     "Tell within `timeout` seconds whether the model hub answers"
     if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE') for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')): return False
     endpoint = os.environ.get('HF_ENDPOINT') or ENDPOINT
-    if refresh or endpoint not in _hub:
-        answer = []
-        t = threading.Thread(target=_ask_hub, args=(endpoint, timeout, answer), daemon=True)
-        t.start(); t.join(timeout)
-        _hub[endpoint] = bool(answer and answer[0])
-    return _hub[endpoint]
+    known, when = _hub.get(endpoint, (False, -1e9))
+    if not refresh and (known or time.monotonic() - when < 30): return known
+    answer = []
+    t = threading.Thread(target=_ask_hub, args=(endpoint, timeout, answer), daemon=True)
+    t.start(); t.join(timeout)
+    _hub[endpoint] = bool(answer and answer[0]), time.monotonic()
+    return _hub[endpoint][0]
 
-# %% ../nbs/io.ipynb #fe72fc94
+# %% ../nbs/io.ipynb #6fc6c857
+_OURS = ('config.json', 'results.json', 'tuning.json', 'results.csv')
+
+def _check_ours(path):
+    "Raise unless the folder `path` is a saved model or a result, and not one that we are in"
+    inside = path.resolve() in (Path.cwd(), Path.home(), *Path.cwd().parents)
+    if inside or not any((path/o).is_file() for o in _OURS):
+        raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
+
+# %% ../nbs/io.ipynb #f8802027
 def check_new(
     path:str|Path, # Where something is to be written
     overwrite:bool=False, # Is it fine to replace what is there?
@@ -46,11 +56,12 @@ def check_new(
     path = Path(path)
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken and not overwrite: raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
+    if path.is_dir() and taken: _check_ours(path)
     for p in path.parents:
         if p.is_file(): raise NotADirectoryError(f'cannot write {path}: {p} is a file, not a folder')
     return path
 
-# %% ../nbs/io.ipynb #aed954ca
+# %% ../nbs/io.ipynb #5bcf6fa5
 def _discard(path):
     "Remove the file or folder `path` if it is there"
     if path.is_dir(): shutil.rmtree(path)
@@ -62,24 +73,26 @@ def new_folder(
     overwrite:bool=False, # Replace what is there once the new one is whole?
 ):
     "Yield a temporary folder that becomes `path` if the block succeeds, and vanishes if it does not"
-    path = check_new(path, overwrite)
+    path = check_new(path, overwrite).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    tmp = Path(tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent))
+    tmp, old = (Path(tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)) for _ in range(2))
     try:
         tmp.chmod(0o755)
         yield tmp
-        _discard(path)
+        for f in tmp.rglob('*'): f.chmod(0o755 if f.is_dir() else 0o644)
+        if path.exists(): path.rename(old/path.name)
         tmp.rename(path)
-    finally: _discard(tmp)
+    finally: _discard(tmp); _discard(old)
 
-# %% ../nbs/io.ipynb #251fcec5
+# %% ../nbs/io.ipynb #3c3d27f5
 @contextmanager
 def new_file(
     path:str|Path, # File to write
     overwrite:bool=True, # Replace what is there?
 ):
     "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not"
-    path = check_new(path, overwrite)
+    if Path(path).is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
+    path = check_new(path, overwrite).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, tmp = tempfile.mkstemp(prefix=f'.{path.stem}.', suffix=path.suffix, dir=path.parent)
     os.close(fd)

@@ -559,8 +559,9 @@ def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
 # %% ../../nbs/data/text.ipynb #ab90cac0
 def _display(df):
     "Show a frame with its long texts, in a notebook or a terminal"
-    from IPython.display import display
-    with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): display(df)
+    try: from IPython.display import display as show
+    except ImportError: show = print
+    with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): show(df)
 
 # %% ../../nbs/data/text.ipynb #26ed893a
 class TextDataLoaders(DataLoaders):

@@ -121,11 +121,13 @@ def _load_config(name, **kwargs):
     if 'model_type' in settings or 'type_vocab_size' not in settings: raise ValueError(f'{f} describes no model that transformers knows')
     return BertConfig(**settings)
 
-# %% ../../nbs/models/base_models.ipynb #d336074d
-def _check_loaded(model, info, name):
-    "Warn of weights of the encoder that the checkpoint `name` did not bring, raise if it brought none"
+# %% ../../nbs/models/base_models.ipynb #0d73b690
+def _check_loaded(model, info, name, trained_head):
+    "Warn of weights that the checkpoint `name` should have brought and did not, raise if it brought none of the encoder"
     own = model.base_model_prefix + '.'
-    lost = sorted(k for k in {*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])} if k.startswith(own))
+    missing = {*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])}
+    lost, head = sorted(k for k in missing if k.startswith(own)), sorted(k for k in missing if not k.startswith(own))
+    if trained_head and head: warnings.warn(f"{name}: the head did not load and is RANDOM ({', '.join(head[:4])}): fine-tune it, or look for the whole checkpoint")
     if not lost: return model
     total = sum(k.startswith(own) for k in model.state_dict())
     if len(lost) >= 0.9 * total: raise ValueError(f'{name}: none of the weights there fits a {type(model).__name__}')
@@ -133,7 +135,7 @@ def _check_loaded(model, info, name):
                   + (' ...' if len(lost) > 4 else ''))
     return model
 
-# %% ../../nbs/models/base_models.ipynb #61337620
+# %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit"
     config = _load_config(name, **kwargs)
@@ -141,18 +143,18 @@ def _load_model(name, num_labels, overrides, **kwargs):
     if method == 'rank_bert':
         from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
         if method not in AUTO_QUANTIZER_MAPPING: raise ValueError(f'{name} holds a factorised model: import rank_bert.rank.layers first')
-    refit = config.num_labels != num_labels
+    refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit:
-        if 'SequenceClassification' in str(config.architectures):
+        if has_head:
             warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
         config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
     cls = BertForSequenceClassification if isinstance(config, BertConfig) else AutoModelForSequenceClassification
     with quiet_transformers():
         model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit, output_loading_info=True, **kwargs)
-    return _check_loaded(model, info, name)
+    return _check_loaded(model, info, name, has_head and not refit)
 
-# %% ../../nbs/models/base_models.ipynb #6ddfbfde
+# %% ../../nbs/models/base_models.ipynb #4c1d95c8
 def _remember(model, origin):
     "Note on `model` and in its config where the weights came from"
     began = getattr(model.config, 'weights_from', None)
@@ -163,8 +165,9 @@ def _remember(model, origin):
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights"
     if name in BERT_CONFIGS: return _remember(BertForSequenceClassification(bert_config(name, num_labels, **overrides)), 'random')
-    config = _load_config(name) if _is_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
+    config = _load_config(str(Path(name).expanduser())) if _is_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
     config.num_labels, config.weights_from = num_labels, None
+    if hasattr(config, 'quantization_config'): del config.quantization_config # a random model is a dense one
     for k, v in overrides.items(): setattr(config, k, v)
     return _remember(AutoModelForSequenceClassification.from_config(config, dtype=torch.float32), 'random')
 

@@ -8,9 +8,8 @@ Docs: https://rank-bert.github.io/rank_bert/train/learner.html.md"""
 __all__ = ['METRICS', 'GLUE_METRICS', 'DECISIONS', 'adamw', 'LOSSES', 'score', 'encoder_splitter', 'BF16', 'Seeded', 'HeadLoss',
            'EncoderLearner', 'encoder_learner', 'glue_learner']
 
-# %% ../../nbs/train/learner.ipynb #1bdca6a0
-import inspect, json, warnings
-from contextlib import contextmanager
+# %% ../../nbs/train/learner.ipynb #6775ff40
+import os, warnings
 from functools import partial
 from pathlib import Path
 
@@ -30,13 +29,14 @@ from sklearn import metrics as skm
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..data.glue import GLUE_TASKS, glue_dls, glue_task, sample_tokenizer
+from ..data.glue import GLUE_TASKS, glue_dls, glue_task, sample_tokenizer, task_folder
 from ..data.text import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import (BERT_CONFIGS, PROBABILITIES, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
                                           problem_type, quiet_transformers)
 from ..rank.compress import compress as compress_model
+from ..rank.decompose import get_decomposition
 
 # %% ../../nbs/train/learner.ipynb #c72570a0
 def _correlation(f, targs, preds):
@@ -155,7 +155,7 @@ class EncoderLearner(Learner):
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
 
-# %% ../../nbs/train/learner.ipynb #36151f89
+# %% ../../nbs/train/learner.ipynb #9dd90a53
 def _check_vocab(model, tokenizer):
     "Raise if the tokenizer has ids that the model does not"
     have, need = model.config.vocab_size, len(tokenizer)
@@ -165,23 +165,27 @@ def _name_labels(model, vocab):
     "Write the label names of the data into the model's config; raise if the model was trained with them in another order"
     if vocab is None: return
     names, have = [str(o) for o in vocab], list(model.config.id2label.values())
-    if sorted(names) == sorted(have) and names != have:
+    ours, theirs = ([o.casefold() for o in v] for v in (names, have))
+    if sorted(ours) == sorted(theirs) and ours != theirs:
         raise ValueError(f'the data number the labels {names}, the model {have}: give the labels in the order of the model')
+    if ours != theirs and not all(o.startswith('label_') for o in theirs): warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
     model.config.id2label = dict(enumerate(names))
     model.config.label2id = {n: i for i, n in enumerate(names)}
 
-# %% ../../nbs/train/learner.ipynb #f83eaf48
+# %% ../../nbs/train/learner.ipynb #e85e4162
 def _num_labels_of(dls): return 1 if dls.vocab is None else len(dls.vocab)
 
 def _classifier(model, dls, pretrained, task, own_vocab):
     "A classifier for `dls`: `model` if it is one, else the one of that name"
     if isinstance(model, nn.Module): return encoder_of(model)
-    fresh = {}
-    if str(model) in BERT_CONFIGS and (own_vocab or pretrained is False):
-        if pretrained: raise ValueError(f"the weights of {model} go with their own vocabulary, not with this tokenizer's {len(dls.tokenizer)} tokens: "
-                                        "leave out pretrained=True, or use the model's tokenizer and other data")
-        pretrained, fresh = False, dict(vocab_size=len(dls.tokenizer), pad_token_id=dls.tokenizer.pad_token_id or 0)
-    return get_pretrained_model(model, task, _num_labels_of(dls), pretrained, **fresh)
+    n, named, tok = _num_labels_of(dls), str(model) in BERT_CONFIGS and not Path(model).is_dir(), dls.tokenizer
+    if not (named and (own_vocab or pretrained is False)):
+        res = get_pretrained_model(model, task, n, pretrained)
+        if not named or len(tok) == res.config.vocab_size: return res
+        own_vocab, pretrained = True, True if res.weights_from != 'random' else None
+    if pretrained: raise ValueError(f"the weights of {model} go with their own vocabulary, not with this tokenizer's {len(tok):,} tokens: "
+                                    "use the model's own tokenizer and other data, or random weights (pretrained=False)")
+    return get_pretrained_model(model, task, n, False, vocab_size=len(tok), pad_token_id=tok.pad_token_id or 0)
 
 # %% ../../nbs/train/learner.ipynb #92e5bf46
 @delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
@@ -209,18 +213,17 @@ def encoder_learner(
     learn.task, learn.score_names, learn.seed = task, list(names), seed
     return learn
 
-# %% ../../nbs/train/learner.ipynb #a07c7b33
+# %% ../../nbs/train/learner.ipynb #e2de40cc
 def _tokenizer_for(model, source, tokenizer):
-    "The tokenizer, and whether it is another than the one of the model's published weights"
-    if isinstance(tokenizer, (str, Path)): return get_tokenizer(tokenizer), True
-    if tokenizer is not None: return tokenizer, True
+    "The tokenizer, and whether it is the sample's, which no published weights go with"
+    if tokenizer is not None: return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
     if not isinstance(model, nn.Module) and (Path(model).is_dir() or str(model).startswith(('.', '/', '~'))): return get_tokenizer(model), False
     if str(source) == 'sample': return sample_tokenizer(), True
     if isinstance(model, nn.Module): raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e: raise OSError(f'no tokenizer for {model}: {e}; or give tokenizer=, such as the folder of another model') from None
 
-# %% ../../nbs/train/learner.ipynb #2f369168
+# %% ../../nbs/train/learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])
 def glue_learner(
     task:str, # One of `GLUE_TASKS`
@@ -236,6 +239,8 @@ def glue_learner(
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task"
     task = glue_task(task).name
+    folder = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    if str(folder) not in ('sample', 'hub'): task_folder(task, folder) # a mistake here should not be told as one of the tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)
@@ -303,16 +308,18 @@ def save_pretrained(self:EncoderLearner,
         self.dls.tokenizer.save_pretrained(tmp)
     return Path(folder)
 
-# %% ../../nbs/train/learner.ipynb #d89a8b96
+# %% ../../nbs/train/learner.ipynb #264a5edc
 @patch
 @delegates(compress_model, but=['model', 'budget', 'calibration'])
 def compress(self:Learner,
     budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
-    calibration=None, # As for `compress`; default: training batches, the same ones each time
+    calibration=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
     **kwargs
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget"
-    small = compress_model(self.model, budget, self.dls.train.new() if calibration is None else calibration, **kwargs)
+    looks = get_decomposition(kwargs.get('method', 'kronecker')).needs or kwargs.get('embeddings')
+    if calibration is None and looks: calibration = self.dls.train.new()
+    small = compress_model(self.model, budget, calibration, **kwargs)
     res = type(self)(self.dls, small, self.loss_func, opt_func=self.opt_func, lr=self.lr, splitter=self.splitter, metrics=self.metrics, wd=self.wd,
                      moms=self.moms, path=self.path, model_dir=self.model_dir, cbs=[c for c in self.cbs if isinstance(c, (Seeded, BF16))])
     for k in ('task', 'score_names', 'seed'):
