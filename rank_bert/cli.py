@@ -447,14 +447,14 @@ def report(
     _say(page)
     return page
 
-# %% ../nbs/cli.ipynb #156207b9
+# %% ../nbs/cli.ipynb #7d35cfde
 BENCHES = dict(train='bench_train', compress='bench_compress', infer='bench_infer')
 
 @command
 def bench(
     what:str, # What to measure: train, compress or infer
     task:str=None, # GLUE task (train, compress; default: sst2)
-    model:str=None, # Name or folder (default: bert-tiny to train, bert-small to compress); for infer sizes or folders, separated by commas (L-6_H-384,base)
+    model:str=None, # Name or folder (default: bert-tiny to train, bert-small to compress); for infer sizes or folders, separated by commas (6-layer,base)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (train, compress; default: sample)
     tokenizer:str=None, # Name or folder of a tokenizer (train, compress; default: the model's, or the sample's)
     n_train:int=None, # Sentences (default: 8192 to train, 1024 to compress)
