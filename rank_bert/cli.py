@@ -17,9 +17,9 @@ from json import dumps, loads
 from pathlib import Path
 from fastcore.script import call_parse, is_cli
 
-# %% ../nbs/cli.ipynb #809e71be
+# %% ../nbs/cli.ipynb #f256c981
 COMMANDS = {}
-_WRONG_INPUT = (ValueError, TypeError, OSError, ModuleNotFoundError)
+_WRONG_INPUT = (ValueError, TypeError, OSError, ImportError)
 _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS='1', TOKENIZERS_PARALLELISM='false', # other libraries' bars and reports
               KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
               OMP_WAIT_POLICY='PASSIVE') # threads that wait must not spin: on a busy machine a small model is then several times slower
@@ -102,7 +102,7 @@ def _load(folder):
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model, get_tokenizer
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval(), get_tokenizer(folder)
 
-# %% ../nbs/cli.ipynb #f68f72c9
+# %% ../nbs/cli.ipynb #f6a43cc5
 def _weights_wanted(pretrained, scratch):
     "The `pretrained` of `get_pretrained_model` for two flags"
     if pretrained and scratch: raise ValueError('--pretrained and --scratch exclude each other')
@@ -112,6 +112,10 @@ def _positive(**counts):
     "Raise unless each value is a positive whole number, or None"
     for k, v in counts.items():
         if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1): raise ValueError(f"--{k.replace('_', '-')} {v!r}: expected a positive whole number")
+
+def _check_lr(lr):
+    "Raise unless a learning rate is positive, or None"
+    if lr is not None and not 0 < lr < float('inf'): raise ValueError(f'--lr {lr!r}: expected a positive number')
 
 def _check_fraction(budget):
     "Raise unless a budget is in (0, 1]"
@@ -143,7 +147,7 @@ def _fit(learn, epochs, lr):
         learn.logger = line
         learn.fit_one_cycle(epochs, lr, cbs=Notify(batch=lambda l: bar.update(1)))
 
-# %% ../nbs/cli.ipynb #2e83e029
+# %% ../nbs/cli.ipynb #6579371c
 @command
 def finetune(
     task:str, # GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli
@@ -164,7 +168,7 @@ def finetune(
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task, and save it as a transformers folder with its results.
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
-    _positive(epochs=epochs, n_train=n_train, bs=bs)
+    _positive(epochs=epochs, n_train=n_train, bs=bs); _check_lr(lr)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
     from rank_bert.experiment.sweep import default_epochs, default_lr
     from rank_bert.io import new_folder
@@ -185,7 +189,17 @@ def finetune(
     _say(f"saved in {out} after {results['seconds']:.0f} s")
     return results
 
-# %% ../nbs/cli.ipynb #cfe3ae9b
+# %% ../nbs/cli.ipynb #7124b110
+def _task_of(folder, task):
+    "The plain name of `task`, if the classifier in `folder` has its number of labels"
+    n = _classifier_folder(folder)
+    from rank_bert.data.glue import glue_task
+    from rank_bert.models.base_models import GLUE_NUM_LABELS
+    name = glue_task(task).name
+    if n != GLUE_NUM_LABELS[name]: raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: it was not fine-tuned for that task')
+    return name
+
+# %% ../nbs/cli.ipynb #5bde1bb6
 @command
 def evaluate(
     folder:str, # Folder of a fine-tuned model
@@ -197,23 +211,25 @@ def evaluate(
 )->dict: # Metric to value
     """Compute the official metrics of a GLUE task on its validation rows, one `name: value` a line.
     Example: rank-bert-evaluate tuned sst2 --source sample"""
-    n = _classifier_folder(folder)
     _positive(bs=bs)
-    from rank_bert.data.glue import glue_task
-    from rank_bert.models.base_models import GLUE_NUM_LABELS
+    name = _task_of(folder, task)
     from rank_bert.train.learner import glue_learner
-    name = glue_task(task).name
-    if n != GLUE_NUM_LABELS[name]: raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: it was not fine-tuned for that task')
     res = glue_learner(name, folder, source=source, bs=bs, n_train=bs, max_length=max_length).evaluate()
     _say(dumps(res) if json else '\n'.join(_scores(res)))
     return res
 
-# %% ../nbs/cli.ipynb #a3bd8a0a
+# %% ../nbs/cli.ipynb #80ff2e74
 def _texts(texts):
     "The texts to predict, those from stdin where one of them is '-'"
     for i, o in enumerate(texts):
         if not isinstance(o, str): raise TypeError(f'text {i + 1} is {o!r} ({type(o).__name__}), not a string')
-        yield from (line.rstrip('\r\n') for line in sys.stdin) if o == '-' else (o,)
+        yield from _stdin_lines() if o == '-' else (o,)
+
+def _stdin_lines():
+    "The lines of stdin, which must be UTF-8 whatever the locale"
+    for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
+        try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
+        except UnicodeDecodeError as e: raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
 
 def _item(text, i):
     "A text, or a pair where there is a tab"
@@ -232,7 +248,7 @@ def _prediction(p, config):
 
 def _prediction_line(label, each): return '\t'.join([label if isinstance(label, str) else f'{label:.4f}', *(f'{k}={v:.4f}' for k, v in each.items())])
 
-# %% ../nbs/cli.ipynb #25cfa77c
+# %% ../nbs/cli.ipynb #2fc5bbc7
 def _chunks(items, n):
     "Lists of `n` items, which are of one kind"
     it = iter(items)
@@ -253,13 +269,11 @@ def predict(
     model, tokenizer = _load(folder)
     from rank_bert.data.text import encode_texts
     res = []
-    try:
-        for chunk in _chunks(enumerate(_texts(texts)), bs):
-            items = [_item(o, i) for i, o in chunk]
-            if len({type(o) for o in items}) > 1: items = [o if isinstance(o, tuple) else (o, '') for o in items]
-            for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
-                for p in model.predict_proba(x): res.append(_prediction(p, model.model.config)); _say(_prediction_line(*res[-1]))
-    except UnicodeDecodeError as e: raise ValueError(f'stdin is not UTF-8: byte 0x{e.object[e.start]:02x}') from None
+    for chunk in _chunks(enumerate(_texts(texts)), bs):
+        items = [_item(o, i) for i, o in chunk]
+        if len({type(o) for o in items}) > 1: items = [o if isinstance(o, tuple) else (o, '') for o in items]
+        for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
+            for p in model.predict_proba(x): res.append(_prediction(p, model.model.config)); _say(_prediction_line(*res[-1]))
     return res
 
 # %% ../nbs/cli.ipynb #fa0af4ba
@@ -287,7 +301,7 @@ def _load_any(folder):
     try: return model, AutoTokenizer.from_pretrained(Path(folder).expanduser(), local_files_only=True)
     except (OSError, ValueError): return model, None
 
-# %% ../nbs/cli.ipynb #cdcf9d8b
+# %% ../nbs/cli.ipynb #8907cef7
 @command
 def analyze(
     folder:str, # Folder of a saved model, with or without a classifier
@@ -300,8 +314,11 @@ def analyze(
     _model_folder(folder); _figure_file(plot)
     from rank_bert.io import new_file
     from rank_bert.rank.metrics import rank_report
+    for o in (csv, plot):
+        if o and Path(o).is_dir(): raise IsADirectoryError(f'{o} is a folder: give the name of a file')
     model, _ = _load_any(folder)
     table = rank_report(model)
+    if plot and metric != 'spectra' and metric not in table: raise ValueError(f"--metric: no column {metric!r} in the table; choose one of {', '.join(table.columns[4:])}, or 'spectra'")
     if csv:
         with new_file(csv) as tmp: table.to_csv(tmp, index=False)
     if plot: _draw(model, table, metric, plot)
@@ -311,14 +328,14 @@ def analyze(
         if o: _say(f'written: {o}')
     return table
 
-# %% ../nbs/cli.ipynb #8db36b1e
+# %% ../nbs/cli.ipynb #b0f05556
 def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())
 
 def _compress_for(folder, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after"
     from rank_bert.experiment.sweep import calibration_for
     from rank_bert.train.learner import glue_learner
-    learn = glue_learner(task, folder, source=source, n_train=n_train, max_length=max_length, seed=seed)
+    learn = glue_learner(_task_of(folder, task), folder, source=source, n_train=n_train, max_length=max_length, seed=seed)
     small = learn.compress(calibration=calibration_for(learn, [how['method']], n_train, seed), **how)
     return small.hf_model, learn.dls.tokenizer, small.model.compression, learn.evaluate(), small.evaluate()
 
@@ -331,7 +348,7 @@ def _compress_alone(folder, **how):
     small = compress(model, **how)
     return small, tokenizer, small.compression, None, None
 
-# %% ../nbs/cli.ipynb #15544efc
+# %% ../nbs/cli.ipynb #01af6b2e
 @command
 def compress(
     folder:str, # Folder of a saved model
@@ -360,6 +377,8 @@ def compress(
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, progress=in_shell() and sys.stderr.isatty())
     small, tokenizer, done, before, after = _compress_for(folder, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, **how)
     results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
+    settings = dict(model=str(folder), task=task, source=task and (source or os.environ.get('RANK_BERT_GLUE') or 'hub'), n_train=n_train, max_length=max_length, seed=seed)
+    results |= dict(weights_from=getattr(small.config, 'weights_from', None) or f'folder: {folder}', settings=settings)
     with new_folder(out, overwrite) as tmp, quiet_transformers():
         small.save_pretrained(tmp)
         if tokenizer is not None: tokenizer.save_pretrained(tmp)
