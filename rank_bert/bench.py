@@ -7,9 +7,10 @@ Docs: https://rank-bert.github.io/rank_bert/bench.html.md"""
 # %% auto #0
 __all__ = ['SIX_LAYERS', 'take_turns', 'bench_train', 'bench_compress', 'bench_infer']
 
-# %% ../nbs/bench.ipynb #513a7be4
+# %% ../nbs/bench.ipynb #59cfa818
 import copy, gc, inspect, tempfile, time, warnings
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
@@ -44,7 +45,7 @@ def take_turns(
         seen[k].append(f())
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
 
-# %% ../nbs/bench.ipynb #dbbe38fd
+# %% ../nbs/bench.ipynb #ec9e33cb
 def _bare_loop(learn, width=None):
     "Sentences a second of a plain PyTorch epoch; with `width`, all padded to it"
     model, device = learn.model.train(), next(learn.model.parameters()).device
@@ -53,7 +54,7 @@ def _bare_loop(learn, width=None):
     for x, y in learn.dls.train:
         if width: x = {k: F.pad(v, (0, width - v.shape[1])) for k, v in x.items()}
         x, y = {k: v.to(device) for k, v in x.items()}, y.to(device)
-        loss = F.cross_entropy(model(x), y)
+        loss = learn.loss_func(model(x), y)
         loss.backward(); opt.step(); opt.zero_grad()
         n += len(y)
     return n/(time.perf_counter() - start)
@@ -73,13 +74,11 @@ def _learner_epoch(learn):
     with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(1, 1e-4, cbs=timer)
     return timer.rate
 
-# %% ../nbs/bench.ipynb #20a01024
+# %% ../nbs/bench.ipynb #9b127fc2
 def _trainer_epoch(learn, by_length=False):
     "Sentences a second of an epoch of transformers' Trainer"
-    try: import accelerate
-    except ImportError: raise ImportError('the HF Trainer needs accelerate: pip install "rank_bert[dev]"') from None
     from datasets import Dataset
-    from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
+    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
     items = learn.dls.train_ds
     rows = dict(input_ids=[items.tokens[i].tolist() for i in range(len(items))], labels=items.y.tolist())
     rows['attention_mask'] = [[1]*len(r) for r in rows['input_ids']]
@@ -92,8 +91,11 @@ def _trainer_epoch(learn, by_length=False):
     with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='.*pin_memory.*')
         args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4, weight_decay=0.01, optim='adamw_torch_fused',
+                                 lr_scheduler_type='constant', max_grad_norm=0.,
                                  save_strategy='no', logging_strategy='no', report_to='none', disable_tqdm=True, seed=learn.seed, **order)
-        Trainer(learn.hf_model, args, train_dataset=Dataset.from_dict(rows), data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer]).train()
+        t = Trainer(learn.hf_model, args, train_dataset=Dataset.from_dict(rows), data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer])
+        t.remove_callback(PrinterCallback)
+        t.train()
     return len(items)/timer.seconds
 
 # %% ../nbs/bench.ipynb #98037582
@@ -107,7 +109,7 @@ def _fill(dls, n):
     dls.loaders[0] = dls.train.new(TextItems(filled, items.y[order], items.tokenizer, items.vocab, items.text_cols, items.max_length))
     return dls
 
-# %% ../nbs/bench.ipynb #fa8d3d9d
+# %% ../nbs/bench.ipynb #88e191b1
 def bench_train(
     task:str='sst2', # GLUE task
     model:str='prajjwal1/bert-tiny', # Name or folder; the three named BERTs are built from their configuration
@@ -119,6 +121,7 @@ def bench_train(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Sentences a second, and the ratio of the medians to the bare loop's
     "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch"
+    if not find_spec('accelerate'): raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
     make = partial(glue_learner, task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
     contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epoch, 'Trainer, random': _trainer_epoch,
                   'Trainer, by length': partial(_trainer_epoch, by_length=True), 'bare loop, padded to 128': partial(_bare_loop, width=128)}
