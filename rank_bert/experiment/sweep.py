@@ -394,7 +394,7 @@ _COLUMNS = ('status task model weights_from seed method allocator budget kept en
 def records(self:Sweep)->dict: # File name to record, in the order of task, model, seed, method, allocator, and falling budget
     "Read the records of all runs in the folder with the settings of this sweep"
     found = {}
-    for f in sorted((self.folder/'runs').glob('*.json')):
+    for f in sorted((self.folder/'runs').glob('[!.]*.json')):
         r = json.loads(f.read_text(encoding='utf-8'))
         run = Run(*(r[k] for k in Run._fields))
         if f.name == self.run_file(run).name: found[f.name] = r
