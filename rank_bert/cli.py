@@ -333,10 +333,11 @@ def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*')
 
 def _compress_for(folder, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after"
-    from rank_bert.experiment.sweep import calibration_for
+    from fastai.torch_core import set_seed
     from rank_bert.train.learner import glue_learner
     learn = glue_learner(_task_of(folder, task), folder, source=source, n_train=n_train, max_length=max_length, seed=seed)
-    small = learn.compress(calibration=calibration_for(learn, [how['method']], n_train, seed), **how)
+    set_seed(seed)
+    small = learn.compress(n_samples=n_train, **how)
     return small.hf_model, learn.dls.tokenizer, small.model.compression, learn.evaluate(), small.evaluate()
 
 def _compress_alone(folder, **how):
@@ -355,7 +356,8 @@ def compress(
     budget:float=0.5, # Fraction of the encoder's linear weights to keep, in (0, 1]
     method:str=None, # Decomposition, a key of `DECOMPOSITIONS` (default: kronecker with a --task to look at, else svd)
     allocator:str=None, # How ranks are shared out, a key of `ALLOCATORS` (default: optimal, with svd uniform)
-    cost:str='params', # What the budget counts: 'params' or 'flops'
+    cost:str='params', # What the budget counts: 'params', 'flops', or 'latency', measured here
+    steps:int=None, # Shrink in as many steps, with a look at the data before each (default: 1, more below a quarter)
     task:str=None, # GLUE task, to look at while shrinking, and to score the model before and after
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     n_train:int=1024, # Training rows that a method may look at
@@ -367,16 +369,16 @@ def compress(
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --task sst2 --source sample --out small"""
     _check_fraction(budget)
-    _positive(n_train=n_train)
+    _positive(n_train=n_train, **({} if steps is None else dict(steps=steps)))
     _model_folder(folder)
     out = _out_folder(out or f"{str(folder).rstrip('/')}-{budget:g}", overwrite)
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
     method = method or ('kronecker' if task else 'svd')
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
-    how = dict(budget=budget, method=method, allocator=allocator, cost=cost, progress=in_shell() and sys.stderr.isatty())
+    how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps, progress=in_shell() and sys.stderr.isatty())
     small, tokenizer, done, before, after = _compress_for(folder, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, **how)
-    results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
+    results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, steps=done.steps, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
     settings = dict(model=str(folder), task=task, source=task and (source or os.environ.get('RANK_BERT_GLUE') or 'hub'), n_train=n_train, max_length=max_length, seed=seed)
     results |= dict(weights_from=getattr(small.config, 'weights_from', None) or f'folder: {folder}', settings=settings)
     with new_folder(out, overwrite) as tmp, quiet_transformers():
@@ -422,6 +424,7 @@ def sweep(
     bs:int=32, # Batch size
     max_length:int=128, # Longest input in tokens
     n_calibration:int=1024, # Training texts to look at, for the methods that look at data
+    steps:int=1, # Shrink in as many steps, with a look at the data before each
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Fail rather than go on with random weights?
     scratch:bool=False, # Begin with random weights on purpose?
@@ -436,7 +439,7 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.sweep import Sweep
     s = Sweep(**axes, source=source, folder=out, pretrained=wanted, tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length,
-              n_calibration=n_calibration)
+              n_calibration=n_calibration, steps=steps)
     terminal = in_shell() and sys.stderr.isatty()
     df = s.run(progress=terminal, log=_say if not terminal else lambda o: None)
     page = report(out)

@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/sweep.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'dense_run', 'latency', 'rank_map', 'Sweep', 'looks_at_data', 'Notify', 'default_lr', 'default_epochs',
-           'calibration_for', 'summarize']
+           'summarize']
 
-# %% ../../nbs/experiment/sweep.ipynb #f9b38a71
+# %% ../../nbs/experiment/sweep.ipynb #eae25b1a
 import hashlib, itertools, json, math, os, re, shutil, statistics, time, warnings
 from collections import namedtuple
 from importlib.metadata import version
@@ -28,7 +28,7 @@ from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating
 from ..rank.allocate import ALLOCATORS, check_budget
 from ..rank.calibrate import calibrate
-from ..rank.compress import encoder_params, flops_per_token
+from ..rank.compress import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.layers import break_even
 from ..train.learner import glue_learner, score
@@ -96,7 +96,7 @@ def _check_count(name, value, least=1):
         raise ValueError(f'{name} {value!r}: expected a whole number of at least {least}')
     return int(value)
 
-# %% ../../nbs/experiment/sweep.ipynb #dce83719
+# %% ../../nbs/experiment/sweep.ipynb #c3554ec1
 class Sweep:
     "Tasks x models x methods x budgets x seeds, each finished run kept in a folder"
     def __init__(self,
@@ -116,6 +116,7 @@ class Sweep:
         bs:int=32, # Batch size
         max_length:int=128, # Longest input in tokens
         n_calibration:int=1024, # Training texts to look at, for the methods that look at data
+        steps:int=1, # Shrink in as many steps, with a look at the data before each
         latency_batch:int=32, # Texts at once when latency is measured
         latency_length:int=64, # Tokens in each when latency is measured
     ):
@@ -126,7 +127,7 @@ class Sweep:
         self.folder = Path(folder).expanduser()
         self._check()
 
-# %% ../../nbs/experiment/sweep.ipynb #ddbdbabc
+# %% ../../nbs/experiment/sweep.ipynb #255a2a7e
 @patch
 def _check(self:Sweep):
     "Raise if a setting cannot be right"
@@ -134,7 +135,7 @@ def _check(self:Sweep):
     _known(self.methods, DECOMPOSITIONS, 'method'); _known(self.allocators, ALLOCATORS, 'allocator')
     self.budgets = _several([check_budget(o) for o in self.budgets])
     self.seeds = _several([_check_count('seed', o, 0) for o in self.seeds])
-    for k, least in dict(epochs=0, bs=1, max_length=2, n_calibration=1, latency_batch=1, latency_length=1).items(): _check_count(k, getattr(self, k), least)
+    for k, least in dict(epochs=0, bs=1, max_length=2, n_calibration=1, steps=1, latency_batch=1, latency_length=1).items(): _check_count(k, getattr(self, k), least)
     if self.n_train is not None: _check_count('n_train', self.n_train)
     if source := self._source_folder(): [task_folder(t, source) for t in self.tasks]
     if self.lr is not None and not 0 < self.lr < math.inf: raise ValueError(f'lr {self.lr!r}: expected a positive number')
@@ -172,7 +173,7 @@ def _hash(settings):
     "A short name for a dict of settings"
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
-# %% ../../nbs/experiment/sweep.ipynb #4a37aada
+# %% ../../nbs/experiment/sweep.ipynb #2e1c8198
 @patch
 def tuning_settings(self:Sweep,
     run, # A `Run`
@@ -189,7 +190,7 @@ def settings(self:Sweep,
     run, # A `Run`
 )->dict: # All that its numbers depend on
     "List the settings of a run"
-    sees = {'n_calibration': self.n_calibration} if looks_at_data(run.method) else {}
+    sees = {k: v for k, v in dict(n_calibration=self.n_calibration, steps=self.steps).items() if looks_at_data(run.method) and (k, v) != ('steps', 1)}
     return dict(self.tuning_settings(run), **sees, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
 
@@ -281,19 +282,21 @@ def _measure(self:Sweep, learn, dense):
     return dict(kept=size['linear']/full['linear'], encoder_params=size['linear'], total_params=size['total'], flops_per_token=flops_per_token(hf, self.latency_length),
                 latency_ms=latency(hf, self.latency_batch, self.latency_length), metric=metric, score=value, metrics=scores, map=rank_map(hf))
 
-# %% ../../nbs/experiment/sweep.ipynb #e9e3e77c
-def calibration_for(
-    learn, # Learner with training texts
-    methods:list, # Methods that will be used
-    n:int=1024, # Texts to look at
-    seed:int=42, # Decides which ones
-): # A `Calibration`, or None if no method needs one
-    "Calibrate on the training texts of a learner, if any of `methods` needs it"
-    if not any(map(looks_at_data, methods)): return None
-    set_seed(seed)
-    return calibrate(learn.model, learn.dls.train, n_samples=n, seed=seed, progress=False)
+# %% ../../nbs/experiment/sweep.ipynb #95c5dad4
+@patch
+def _shrunk(self:Sweep, run, dense, known):
+    "The learner of the model that `run` asks for; `known` is a dict that remembers the calibration and the last decomposition"
+    looks = looks_at_data(run.method)
+    if looks and ('calibration' not in known or self.steps > 1):
+        set_seed(run.seed)
+        known['calibration'] = dense.dls.train.new() if self.steps > 1 else calibrate(dense.model, dense.dls.train, n_samples=self.n_calibration, seed=run.seed, progress=False)
+    if (given := known.get(run.method)) is None:
+        given = known['calibration'] if looks and self.steps > 1 else Decomposed(dense.model, run.method, known['calibration'] if looks else None, progress=False)
+        for k in set(known) - {'calibration'}: del known[k]
+        if self.steps == 1 or not looks: known[run.method] = given
+    return dense.compress(run.budget, given, method=run.method, allocator=run.allocator, steps=self.steps if looks else 1, n_samples=self.n_calibration, progress=False)
 
-# %% ../../nbs/experiment/sweep.ipynb #e3473d52
+# %% ../../nbs/experiment/sweep.ipynb #512be5df
 _LIBRARIES = ('torch', 'transformers', 'fastai', 'datasets')
 
 def _machine(learn):
@@ -301,10 +304,10 @@ def _machine(learn):
     return dict(device=str(encoder_of(learn.model).device), threads=torch.get_num_threads(), versions=dict(rank_bert=__version__, **{k: version(k) for k in _LIBRARIES}))
 
 @patch
-def _do(self:Sweep, run, dense, tuning, calibration):
+def _do(self:Sweep, run, dense, tuning, known):
     "Do one run, given the learner of the fine-tuned model"
     start = time.perf_counter()
-    small = dense if run.method == 'dense' else dense.compress(run.budget, calibration=calibration, method=run.method, allocator=run.allocator, progress=False)
+    small = dense if run.method == 'dense' else self._shrunk(run, dense, known)
     res = self._measure(small, dense)
     if run.method == 'dense': res['chance'] = _chance(dense)
     spent = time.perf_counter() - start + (tuning['seconds'] if run.method == 'dense' else 0)
@@ -341,7 +344,7 @@ def _locked(self:Sweep):
         for o in (self.folder/sub).glob('.*'): shutil.rmtree(o) if o.is_dir() else o.unlink()
     return lock
 
-# %% ../../nbs/experiment/sweep.ipynb #a0158dda
+# %% ../../nbs/experiment/sweep.ipynb #eff1af32
 def _error(e): return f"{type(e).__name__}: {' '.join(str(e).split())}"[:500]
 
 @patch
@@ -353,11 +356,11 @@ def _group(self:Sweep, runs, bar, log):
     try:
         folder = self.tune(runs[0], tick)
         tuning, dense = json.loads((folder/'tuning.json').read_text(encoding='utf-8')), self._learner(runs[0], folder)
-        calibration = calibration_for(dense, [o.method for o in runs], self.n_calibration, runs[0].seed)
     except Exception as e: return self._failed(runs, f'before it began: {_error(e)}', bar, log)
+    known = {}
     for run in runs:
         step(' '.join(self._words(run)[3:]))
-        try: res = self._do(run, dense, tuning, calibration)
+        try: res = self._do(run, dense, tuning, known)
         except Exception as e: self._failed([run], _error(e), bar, log)
         else:
             self._record(run, res)
@@ -386,8 +389,8 @@ def run(self:Sweep,
         return self._write_csv()
     finally: lock.release()
 
-# %% ../../nbs/experiment/sweep.ipynb #b2ab3118
-_COLUMNS = ('status task model weights_from seed method allocator budget kept encoder_params total_params flops_per_token latency_ms latency_batch '
+# %% ../../nbs/experiment/sweep.ipynb #cad96d1e
+_COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params flops_per_token latency_ms latency_batch '
             'latency_length metric score chance metrics seconds lr error run').split()
 
 @patch
@@ -401,11 +404,11 @@ def records(self:Sweep)->dict: # File name to record, in the order of task, mode
     return dict(sorted(found.items(), key=lambda o: [(o[1]['method'] != 'dense') if k == 'dense' else -o[1][k] if k == 'budget' else o[1][k]
                                                     for k in ('task', 'model', 'seed', 'dense', 'method', 'allocator', 'budget')]))
 
-# %% ../../nbs/experiment/sweep.ipynb #1daafc36
+# %% ../../nbs/experiment/sweep.ipynb #d990f074
 @patch
 def results(self:Sweep)->pd.DataFrame: # One row a run
     "Tabulate the runs in the folder that have the settings of this sweep"
-    rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')), **{k: r['settings'][k] for k in ('latency_batch', 'latency_length')})
+    rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')), steps=r['settings'].get('steps', 1), **{k: r['settings'][k] for k in ('latency_batch', 'latency_length')})
             for f, r in self.records().items()]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
