@@ -116,6 +116,11 @@ def fwsvd_both(w, stats):
     return Factors(u/a, s, v/b)
 
 # %% ../../nbs/rank/decompose.ipynb #876d4709
+def _about_zero(stats):
+    "The statistics of a layer, with second moments in the place of covariances."
+    pairs = [(f'{w}covariance', f'{w}mean') for w in ('', 'weighted_')]
+    return {**stats, **{c: stats[c]+torch.outer(stats[m], stats[m]) for c,m in pairs if c in stats and m in stats}}
+
 def factorise(
     linear:nn.Module, # An `nn.Linear` or a `LowRankLinear`
     method:str='svd', # Name in `DECOMPOSITIONS`
@@ -127,7 +132,7 @@ def factorise(
     if not torch.isfinite(w).all(): raise ValueError(f"{name} has {int((~torch.isfinite(w)).sum())} NaN or infinite weights: check the training run")
     if missing := [k for k in f.needs if k not in (stats or {})]:
         raise ValueError(f"method {method!r} needs {', '.join(missing)} of {name}: calibrate(model, batches) gives them")
-    return f(w, stats)
+    return f(w, stats if stats is None or linear.bias is not None else _about_zero(stats))
 
 # %% ../../nbs/rank/decompose.ipynb #87bc1164
 def cut_factors(
@@ -141,9 +146,9 @@ def cut_factors(
     left,s,right = factors
     up,down = left[:,:rank]*s[:rank],right[:rank]
     bias = linear.bias
-    if stats is not None and stats.get(mean) is not None:
+    if bias is not None and stats is not None and stats.get(mean) is not None:
         mu = stats[mean].to(up)
-        bias = (0 if bias is None else bias.detach().to(up)) + linear.weight.detach().to(up)@mu - up@(down@mu)
+        bias = bias.detach().to(up) + linear.weight.detach().to(up)@mu - up@(down@mu)
     like = linear.up.weight if isinstance(linear, LowRankLinear) else linear.weight
     return LowRankLinear.from_factors(up, down, bias, like).train(linear.training).requires_grad_(like.requires_grad)
 
