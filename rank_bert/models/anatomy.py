@@ -108,11 +108,11 @@ class HeadMap(nn.Module):
         equation,x,m = args
         return m.linear(x.flatten(-2)) if m.back else m.linear(x).unflatten(-1, m.heads)
 
-# %% ../../nbs/models/anatomy.ipynb #99457039
+# %% ../../nbs/models/anatomy.ipynb #f7ac167e
 def _parameter(m):
     "The 3-D parameter that a `HeadMap` stands for."
     w,old = m.linear.weight,m.was[0]
-    if w.data_ptr()==old.data_ptr() and w.device==old.device and not w.is_meta: return old
+    if old is not None and w.data_ptr()==old.data_ptr() and not w.is_meta: return old.requires_grad_(w.requires_grad)
     w = (w if m.back else w.T).detach().unflatten(1, m.heads).contiguous()
     return nn.Parameter(w, requires_grad=m.linear.weight.requires_grad)
 
@@ -181,11 +181,13 @@ def linears(
     if not maps: raise ValueError(f"no linear map found in {type(enc).__name__} (model type {enc.config.model_type!r})")
     return [m for m in maps if m.role in roles]
 
-# %% ../../nbs/models/anatomy.ipynb #c15865b2
+# %% ../../nbs/models/anatomy.ipynb #6b037d74
 def _close(enc, fam):
     "Put parameters back in the place of dense `HeadMap`s."
     for m in list(enc.modules()):
-        dense = [(k, h) for k,h in m.named_children() if isinstance(h, HeadMap) and type(h.linear) is nn.Linear]
+        maps = [(k, h) for k,h in m.named_children() if isinstance(h, HeadMap)]
+        dense = [(k, h) for k,h in maps if type(h.linear) is nn.Linear]
+        for _,h in maps: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # nothing keeps what was replaced
         for k,h in dense:
             delattr(m, k)
             setattr(m, k, _parameter(h))

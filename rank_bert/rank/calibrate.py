@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/calibrate.html.md"""
 __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'TRUE_COTANGENTS', 'EMPIRICAL_COTANGENTS', 'predictions',
            'fingerprint', 'Calibration', 'calibrate']
 
-# %% ../../nbs/rank/calibrate.ipynb #3bfc0119
+# %% ../../nbs/rank/calibrate.ipynb #dd07a0c0
 import inspect, json, zlib
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..io import new_file
-from ..models.anatomy import encoder_of, linears
+from ..models.anatomy import encoder_of, family_of, linears, open_maps
 from .metrics import finite_weights
 
 # %% ../../nbs/rank/calibrate.ipynb #5230100b
@@ -62,7 +62,7 @@ class _Moments:
 
 def _zeros(device, *shapes): return [torch.zeros(s, dtype=torch.float64, device=device) for s in shapes]
 
-# %% ../../nbs/rank/calibrate.ipynb #5df21423
+# %% ../../nbs/rank/calibrate.ipynb #d6c81f5f
 def _split_batch(batch):
     "The inputs and the labels (or None) of one batch."
     x,y = (batch[0], batch[1] if len(batch)>1 else None) if isinstance(batch, (tuple, list)) and batch else (batch, None)
@@ -73,40 +73,42 @@ def _split_batch(batch):
     return x, given[0] if y is None and given else y
 
 def _rows(batches, n_samples):
-    "Sentences one by one: inputs without their trailing padding, and label."
+    "Sentences one by one: inputs without the padding around them, and label."
     left = float('inf') if n_samples is None else n_samples
     for batch in batches:
         x,y = _split_batch(batch)
         size,length = next(v.shape[:2] for v in x.values() if v.ndim>=2)
         mask = x.get('attention_mask', torch.ones(size, length, dtype=torch.long))
         if mask.ndim!=2: raise ValueError(f"attention_mask must have shape (batch, length), got {tuple(mask.shape)}")
-        ends = (mask.bool()*torch.arange(1, length+1, device=mask.device)).amax(1).tolist()
+        at = torch.arange(1, length+1, device=mask.device)
+        starts,ends = (length-(mask.bool()*at.flip(0)).amax(1)).tolist(),(mask.bool()*at).amax(1).tolist()
         for i in range(size):
             if left<=0: return
             if ends[i]==0: continue
             left -= 1
-            row = {k: v[i, :ends[i]] if v.ndim>=2 and v.shape[1]==length else v[i] for k,v in {**x, 'attention_mask':mask}.items()}
+            row = {k: v[i, starts[i]:ends[i]] if v.ndim>=2 and v.shape[1]==length else v[i] for k,v in {**x, 'attention_mask':mask}.items()}
             yield row, None if y is None else y[i]
 
-# %% ../../nbs/rank/calibrate.ipynb #3ffd5038
-def _collate(rows, pad):
+# %% ../../nbs/rank/calibrate.ipynb #65c2e33c
+def _collate(rows, pad, side):
     "A batch of sentences, padded to the longest."
     xs,ys = zip(*rows)
     if odd := set().union(*(set(x)^set(xs[0]) for x in xs)): raise ValueError(f"all batches must have the same inputs: only some have {min(odd)!r}")
     end = max(len(x['attention_mask']) for x in xs)
-    fit = lambda k,v: nn.functional.pad(v, [0,0]*(v.ndim-1)+[0,end-len(v)], value=pad if k=='input_ids' else 0) if v.ndim else v
+    gap = lambda v: [end-len(v),0] if side=='left' else [0,end-len(v)]
+    fit = lambda k,v: nn.functional.pad(v, [0,0]*(v.ndim-1)+gap(v), value=pad if k=='input_ids' else 0) if v.ndim else v
     return {k: torch.stack([fit(k, x[k]) for x in xs]) for k in xs[0]}, None if any(y is None for y in ys) else torch.stack([torch.as_tensor(y) for y in ys])
 
-def _packs(rows, tokens=2048, window=1024, pad=0):
+def _packs(rows, tokens=2048, window=1024, pad=0, side='right'):
     "Batches of at most `tokens` tokens, padding included, or of one sentence."
     def pack(held):
         held,batch = sorted(held, key=lambda r: len(r[0]['attention_mask'])),[]
         for r in held:
             if batch and (len(batch)+1)*len(r[0]['attention_mask'])>tokens:
-                yield _collate(batch, pad)
+                yield _collate(batch, pad, side)
                 batch = []
             batch.append(r)
-        if batch: yield _collate(batch, pad)
+        if batch: yield _collate(batch, pad, side)
     held = []
     for r in rows:
         held.append(r)
@@ -161,11 +163,11 @@ def _fisher_rows(x, g):
     "Sum over batch and columns of the squared per-sentence gradient: x (batch, length, n), g (batch, length, m) -> (m,)."
     return ((x@x.mT@g)*g).flatten(0,1).sum(0)
 
-# %% ../../nbs/rank/calibrate.ipynb #896e3c5b
+# %% ../../nbs/rank/calibrate.ipynb #cfc7ed1d
 class _Sums:
     "Streaming statistics of one map."
     def __init__(self, name, shape, want, device, shared=None):
-        self.name,self.want,self.tokens = name,want,0
+        self.name,self.want,self.tokens,self.calls,self.held = name,want,0,0,[]
         m,n = shape
         self.inputs = shared.inputs if shared else _Moments(n, device) if {'mean','covariance'}&set(want) else None
         self.owns = shared is None
@@ -173,15 +175,24 @@ class _Sums:
         self.grads,self.rows,self.cols = _zeros(device, (m,m) if 'grad_second_moment' in want else (0,0), (m,), (n,))
 
     def forward(self, x, keep):
-        self.tokens += keep.n
-        if self.owns and self.inputs: self.inputs.add(keep.flat(x))
+        self.calls += 1
+        x = keep.flat(x)
+        self.tokens += len(x)
+        if self.owns and self.inputs: self.inputs.add(x)
 
     def backward(self, x, g, keep):
         gf = keep.flat(g)
         if 'grad_second_moment' in self.want: _add_gram(self.grads, gf)
         if self.weighted: self.weighted.add(keep.flat(x), gf.square().sum(1))
-        if 'fisher_rows' in self.want: self.rows += _fisher_rows(x.float(), keep.zeroed(g))
-        if 'fisher_cols' in self.want: self.cols += _fisher_rows(keep.zeroed(g), x.float())
+        if {'fisher_rows','fisher_cols'}&set(self.want): self.held.append((keep.turned(x).float(), keep.zeroed(g)))
+        if self.calls==1: self.finish()
+
+    def finish(self):
+        for size in {len(x) for x,_ in self.held}:
+            x,g = (torch.cat(ts, 1) for ts in zip(*(h for h in self.held if len(h[0])==size)))
+            if 'fisher_rows' in self.want: self.rows += _fisher_rows(x, g)
+            if 'fisher_cols' in self.want: self.cols += _fisher_rows(g, x)
+        self.calls,self.held = 0,[]
 
 # %% ../../nbs/rank/calibrate.ipynb #ddba87c1
 @patch
@@ -192,16 +203,22 @@ def result(self:_Sums, samples):
     if self.inputs and self.owns: got.update(zip(('mean','covariance'), self.inputs.result()))
     return {k: got[k].float() for k in self.want if k in got}
 
-# %% ../../nbs/rank/calibrate.ipynb #039faaa6
+# %% ../../nbs/rank/calibrate.ipynb #718a823b
 class _Keep:
     "The tokens of a batch that are no padding."
-    def __init__(self, mask):
-        self.mask,self.n = mask.bool(),int(mask.bool().sum())
+    def __init__(self, mask, batch_first=True):
+        self.mask,self.n,self.batch_first = mask.bool(),int(mask.bool().sum()),batch_first
         self.index = None if self.n==mask.numel() else self.mask.flatten().nonzero().squeeze(1)
+    def turned(self, t): return t if self.batch_first or t.ndim<3 else t.transpose(0, 1)
+    def is_text(self, t): return self.turned(t).shape[:-1] in (self.mask.shape, (self.n,), (self.mask.numel(),))
     def flat(self, t):
-        t = t.reshape(-1, t.shape[-1]).float()
-        return t if self.index is None or len(t)==self.n else t[self.index]
-    def zeroed(self, t): return t.float() if self.index is None else t.float()*self.mask[...,None]
+        every = self.index is None or not self.is_text(t)
+        t = self.turned(t).reshape(-1, t.shape[-1]).float()
+        return t if every or len(t)==self.n else t[self.index]
+    def zeroed(self, t):
+        padded = self.index is not None and self.is_text(t)
+        t = self.turned(t).float()
+        return t*self.mask[...,None] if padded else t
 
 # %% ../../nbs/rank/calibrate.ipynb #4569f878
 class _Words:
@@ -246,7 +263,7 @@ def _forward(enc, x):
     dev,takes = next(enc.parameters()).device,inspect.signature(enc.forward).parameters
     return enc(**{k: v.to(dev) for k,v in x.items() if k in takes}, return_dict=True)
 
-# %% ../../nbs/rank/calibrate.ipynb #6ea29a00
+# %% ../../nbs/rank/calibrate.ipynb #177e7a93
 def predictions(
     models:list, # Transformers models, or modules that contain one
     batches, # Any iterable of `(x, y)` or `x`
@@ -256,12 +273,12 @@ def predictions(
     encs = [encoder_of(m) for m in models]
     with ExitStack() as stack:
         for m in models: stack.enter_context(_observed(m, [], None, False))
-        for x,_ in _packs(_rows(batches, n_samples), pad=_pad(encs[0])):
+        for x,_ in _packs(_rows(batches, n_samples), pad=_pad(encs[0]), side=family_of(encs[0]).padding_side):
             mask = x['attention_mask'].to(next(encs[0].parameters()).device)
             outs = [_output(e, _forward(e, x), mask) for e in encs]
             yield [z for z,_ in outs], outs[0][1], mask
 
-# %% ../../nbs/rank/calibrate.ipynb #9604accf
+# %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Map name -> [out, in, checksum of its parameters]
@@ -278,10 +295,11 @@ class Calibration(dict):
         fisher:str=None, # Which gradients: 'true', 'empirical' or None
         prints:dict=None, # `fingerprint` of the model
         words:dict=None, # What is known of the word embedding: `counts` (words,) and `grad_second_moment` (out, out)
+        rows:dict=None, # Map name -> rows that it has seen, where these are not the tokens
     ):
         super().__init__(stats)
-        self.samples,self.tokens,self.fisher,self.prints,self.words = samples,tokens,fisher,prints,words or {}
-        for s in self.values(): s.update(samples=samples, tokens=tokens)
+        self.samples,self.tokens,self.fisher,self.prints,self.words,self.rows = samples,tokens,fisher,prints,words or {},rows or {}
+        for n,s in self.items(): s.update(samples=samples, tokens=self.rows.get(n, tokens))
 
     def __repr__(self):
         names = [k for s in list(self.values())[:1] for k,v in s.items() if torch.is_tensor(v)]
@@ -299,7 +317,7 @@ def check(self:Calibration,
         if here[n][:2]!=shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
         if here[n][2]!=crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
 
-# %% ../../nbs/rank/calibrate.ipynb #b46503e9
+# %% ../../nbs/rank/calibrate.ipynb #3ae60037
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
     batches, # Any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask` of shape (batch, length)
@@ -315,40 +333,46 @@ def calibrate(
     want = _check_statistics(statistics, fisher)
     finite_weights(model)
     graded = bool(set(want)&set(GRADIENT_STATISTICS))
-    sums,samples,words = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
+    with open_maps(model): sums,samples,words = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
     stats = {n: s.result(samples) for n,s in sums.items()}
     _share(stats, sums)
     for n,s in stats.items():
         for k,v in s.items():
             if not torch.isfinite(v).all(): raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
-    return Calibration(stats, samples, next(iter(sums.values())).tokens, fisher if graded else None, fingerprint(model), words)
+    rows = {n: s.tokens for n,s in sums.items() if s.tokens!=words.tokens}
+    return Calibration(stats, samples, words.tokens, fisher if graded else None, fingerprint(model), words.result(), rows)
 
-# %% ../../nbs/rank/calibrate.ipynb #9988c5d0
+# %% ../../nbs/rank/calibrate.ipynb #f03f056f
 def _run(model, batches, n_samples, fisher, want, seed, progress):
     "Run the batches, and return the `_Sums` of every map, the number of sentences, and what is known of the words."
-    enc,maps = encoder_of(model),linears(model)
+    enc,fam,maps = encoder_of(model),family_of(model),linears(model)
+    positions = any(r.startswith('position') for r in fam.names.values())
     dev,gen = next(enc.parameters()).device,torch.Generator().manual_seed(seed)
     sums,samples,keep,last,words = {},0,None,None,_Words(enc, fisher and 'grad_second_moment' in want, dev)
     def see(l, x, y):
         nonlocal last
-        if x.reshape(-1, x.shape[-1]).shape[0] not in (keep.n, keep.mask.numel()): raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(keep.mask.shape)}")
-        if l.name not in sums: sums[l.name] = _Sums(l.name, (l.module.out_features, l.module.in_features), want, dev, last[1] if last and last[0] is x else None)
+        if not (keep.is_text(x) or positions): raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(keep.mask.shape)}")
+        if l.name not in sums: sums[l.name] = _Sums(l.name, (l.module.out_features, l.module.in_features), want, dev, last[1] if last and last[0] is x and not positions else None)
         s = sums[l.name]
         if s.owns: last = x,s
         s.forward(x.detach(), keep)
-        if fisher: y.register_hook(lambda g, x=x.detach(), k=keep: s.backward(x, g, k))
+        if not fisher: return
+        y = y if y.requires_grad else y.detach().requires_grad_()
+        y.register_hook(lambda g, x=x.detach(), k=keep: s.backward(x, g, k))
+        return y
     with _observed(model, maps, see, bool(fisher), words.see), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:
-        for x,y in _packs(_rows(batches, n_samples), pad=_pad(enc)):
-            keep = _Keep(x['attention_mask'].to(dev))
+        for x,y in _packs(_rows(batches, n_samples), pad=_pad(enc), side=fam.padding_side):
+            keep = _Keep(x['attention_mask'].to(dev), fam.batch_first)
             out = _forward(enc, x)
             if fisher:
                 z,v = _cotangent(enc, out, keep.mask, y, fisher, gen)
                 z.backward(v)
+            for s in sums.values(): s.finish()
             words.add(x['input_ids'].to(dev), keep)
             last,samples = None,samples+len(keep.mask)
             bar.update(len(keep.mask))
     if not samples: raise ValueError("no sentence to calibrate on: the batches are empty")
-    return sums,samples,words.result()
+    return sums,samples,words
 
 def _share(stats, sums):
     "Give maps with a shared input the same tensors."
@@ -356,7 +380,7 @@ def _share(stats, sums):
     for n,s in sums.items():
         if not s.owns and s.inputs: stats[n].update({k: stats[of[id(s.inputs)]][k] for k in ACTIVATION_STATISTICS if k in stats[of[id(s.inputs)]]})
 
-# %% ../../nbs/rank/calibrate.ipynb #aaa662d8
+# %% ../../nbs/rank/calibrate.ipynb #c7980067
 @patch
 def save(self:Calibration,
     file, # Path of the file to write
@@ -370,7 +394,7 @@ def save(self:Calibration,
             if first==f'{n}/{k}': tensors[first] = v.contiguous()
             else: same[f'{n}/{k}'] = first
     tensors.update({f'/{k}': v for k,v in self.words.items()})
-    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, same=same)
+    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
 @patch(cls_method=True)

@@ -9,7 +9,7 @@ __all__ = ['Attention', 'METHOD', 'break_even', 'LowRankLinear', 'truncated_svd'
            'attentions', 'heads_of', 'reshape_heads', 'plan_of', 'record_plan', 'apply_plan', 'to_dense',
            'RankPlanConfig', 'RankPlanQuantizer', 'register']
 
-# %% ../../nbs/rank/layers.ipynb #135b4757
+# %% ../../nbs/rank/layers.ipynb #521d116c
 import copy, warnings
 from collections import namedtuple
 import torch, torch.nn as nn
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from transformers.quantizers import HfQuantizer, register_quantizer, register_quantization_config
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AUTO_QUANTIZATION_CONFIG_MAPPING
 from transformers.utils.quantization_config import QuantizationConfigMixin
-from ..models.anatomy import encoder_of, linears
+from ..models.anatomy import encoder_of, linears, open_maps
 
 # %% ../../nbs/rank/layers.ipynb #fcb2a396
 def break_even(
@@ -167,10 +167,14 @@ def _module(enc, name):
         except AttributeError: pass
     raise ValueError(f"the rank plan names {name!r}, which {type(enc).__name__} does not have")
 
-# %% ../../nbs/rank/layers.ipynb #6466e017
+# %% ../../nbs/rank/layers.ipynb #78c53099
 def _sizes(m):
     "Features out, and features in or words."
     return (m.out_features, m.in_features) if hasattr(m, 'in_features') else (m.embedding_dim, m.num_embeddings)
+
+def _check_name(name):
+    if not isinstance(name, str): raise ValueError(f"the names in a rank plan are strings, got {name!r}")
+    return name
 
 def check_plan(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -179,9 +183,9 @@ def check_plan(
     "Check that `plan` fits `model`, and find its modules."
     if not isinstance(plan, dict): raise ValueError(f"a rank plan is a dict of module name -> rank or None, got {type(plan).__name__}")
     enc,found = encoder_of(model),{}
+    with open_maps(enc): modules = {n: _module(enc, n) for n in map(_check_name, plan)}
     for name,rank in plan.items():
-        if not isinstance(name, str): raise ValueError(f"the names in a rank plan are strings, got {name!r}")
-        m = _module(enc, name)
+        m = modules[name]
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
             raise ValueError(f"the rank plan names {name!r}, a {type(m).__name__}: only linear layers and word embeddings can be factorised")
         if rank is None: continue
@@ -270,7 +274,7 @@ def record_plan(
         elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
     return plan
 
-# %% ../../nbs/rank/layers.ipynb #00f0971c
+# %% ../../nbs/rank/layers.ipynb #38c61e21
 def _thin(m, rank):
     "The truncated SVD of a linear layer or an embedding."
     if hasattr(m, 'in_features'): return LowRankLinear.from_linear(m, rank)
@@ -282,14 +286,18 @@ def apply_plan(
     plan:dict, # Module name -> rank, or None to leave it as it is
 )->nn.Module: # The same model
     "Factorise the layers named in `plan` by truncated SVD."
-    found,enc = check_plan(model, plan),encoder_of(model)
+    enc = encoder_of(model)
     _check_method(enc)
-    past = [n for n,m in found.items() if plan[n]>=break_even(*_sizes(m))]
-    if past: warnings.warn(f"{len(past)} of {len(found)} ranks are at or past break-even, so those layers do not get smaller: "
-        f"{past[0]} has rank {plan[past[0]]} >= {break_even(*_sizes(found[past[0]])):.1f}", stacklevel=2)
-    for n,m in found.items(): replace(enc, m, _thin(m, plan[n]))
+    with open_maps(enc): _apply(enc, check_plan(enc, plan), plan)
     record_plan(enc)
     return model
+
+def _apply(enc, found, plan):
+    "Factorise the modules `found` of a plan."
+    past = [n for n,m in found.items() if plan[n]>=break_even(*_sizes(m))]
+    if past: warnings.warn(f"{len(past)} of {len(found)} ranks are at or past break-even, so those layers do not get smaller: "
+        f"{past[0]} has rank {plan[past[0]]} >= {break_even(*_sizes(found[past[0]])):.1f}", stacklevel=3)
+    for n,m in found.items(): replace(enc, m, _thin(m, plan[n]))
 
 # %% ../../nbs/rank/layers.ipynb #d56b7289
 def _check_method(enc):
@@ -298,7 +306,7 @@ def _check_method(enc):
     method = None if q is None else q.get('quant_method') if isinstance(q, dict) else q.quant_method
     if method not in (None, METHOD): raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
 
-# %% ../../nbs/rank/layers.ipynb #e5c86921
+# %% ../../nbs/rank/layers.ipynb #b8b36788
 def to_dense(
     model:nn.Module, # A model with `LowRankLinear` layers; untouched
 )->nn.Module: # A copy with `nn.Linear` layers only
@@ -307,14 +315,18 @@ def to_dense(
     for m in [m for m in model.modules() if isinstance(m, LowRankEmbedding)]:
         new = nn.Embedding.from_pretrained(m.weight.detach(), not m.up.weight.requires_grad, m.down.padding_idx)
         replace(model, m, new.train(m.training))
-    for m in [m for m in model.modules() if isinstance(m, LowRankLinear)]:
-        w = _first(m)
-        new = nn.Linear(m.in_features, m.out_features, bias=m.bias is not None, device=w.device, dtype=w.dtype)
-        with torch.no_grad(): new.weight.copy_(m.dense_weight())
-        if m.bias is not None: new.bias = m.bias
-        replace(model, m, new.train(m.training).requires_grad_(w.requires_grad))
+    with open_maps(model):
+        for m in [m for m in model.modules() if isinstance(m, LowRankLinear)]: replace(model, m, _multiplied(m))
     record_plan(model)
     return model
+
+def _multiplied(m):
+    "The dense layer that a factorised one stands for."
+    w = _first(m)
+    new = nn.Linear(m.in_features, m.out_features, bias=m.bias is not None, device=w.device, dtype=w.dtype)
+    with torch.no_grad(): new.weight.copy_(m.dense_weight())
+    if m.bias is not None: new.bias = m.bias
+    return new.train(m.training).requires_grad_(w.requires_grad)
 
 # %% ../../nbs/rank/layers.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):
@@ -329,7 +341,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         if version!=1: raise ValueError(f"the rank plan in config.json has format version {version!r}, this rank_bert reads version 1: update rank_bert")
         if not isinstance(plan, dict) or not (plan or heads): raise ValueError(f"config.json says quant_method {METHOD!r} but has no rank plan: got {plan!r}")
 
-# %% ../../nbs/rank/layers.ipynb #e6f26c48
+# %% ../../nbs/rank/layers.ipynb #dc57e89f
 def _file_shapes(files):
     "Parameter name -> shape, of the safetensors among `files`."
     shapes = {}
@@ -346,8 +358,16 @@ def _check_files(plan, found, files):
         for part,shape in (('down', (plan[n], words) if hasattr(m, 'in_features') else (words, plan[n])), ('up', (out, plan[n]))):
             got = {v for k,v in shapes.items() if k.endswith(f'.{n}.{part}.weight')}
             if got!={shape}: raise ValueError(f"the rank plan gives {n} rank {plan[n]}, so {part}.weight must be {shape}, but the file has {got.pop() if got else 'none'}")
+        biased,ours = any(k.endswith(f'.{n}.up.bias') for k in shapes),getattr(m, 'bias', None) is not None
+        if biased!=ours: raise ValueError(f"{n} has {'a' if ours else 'no'} bias in the model but {'one' if biased else 'none'} in the file")
 
-# %% ../../nbs/rank/layers.ipynb #edf81224
+# %% ../../nbs/rank/layers.ipynb #ba921c67
+def _empty(m, rank):
+    "A thin layer or embedding in place of `m`, with weights still to be filled in."
+    like = dict(device=m.weight.device, dtype=m.weight.dtype)
+    if hasattr(m, 'in_features'): return LowRankLinear(m.in_features, m.out_features, rank, m.bias is not None, **like)
+    return LowRankEmbedding(m.num_embeddings, m.embedding_dim, rank, m.padding_idx, **like)
+
 class RankPlanQuantizer(HfQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
     requires_calibration = True
@@ -357,12 +377,10 @@ class RankPlanQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         plan = {n.removeprefix(f'{model.base_model_prefix}.'):r for n,r in self.quantization_config.plan.items() if r is not None}
         reshape_heads(model, self.quantization_config.heads)
-        found = check_plan(model, plan)
-        _check_files(plan, found, checkpoint_files)
-        for n,m in found.items():
-            like = dict(device=m.weight.device, dtype=m.weight.dtype)
-            replace(model, m, LowRankLinear(m.in_features, m.out_features, plan[n], m.bias is not None, **like) if hasattr(m, 'in_features')
-                else LowRankEmbedding(m.num_embeddings, m.embedding_dim, plan[n], m.padding_idx, **like))
+        with open_maps(model):
+            found = check_plan(model, plan)
+            _check_files(plan, found, checkpoint_files)
+            for n,m in found.items(): replace(model, m, _empty(m, plan[n]))
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model)
