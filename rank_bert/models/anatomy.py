@@ -81,7 +81,7 @@ def family_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->Family: # With no names for a family that is not known
     "Look up the family of the encoder in `model`."
-    config = encoder_of(model).config
+    config = encoder_of(model).base_model.config
     fam = FAMILIES.get(config.model_type) or Family(None, {}, None, True, 'right')
     return fam._replace(padding_side='right') if getattr(config, 'summary_type', None)=='first' else fam
 
