@@ -6,10 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/models/anatomy.html.md"""
 
 # %% auto #0
 __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'LinearMap', 'encoder_of', 'add_family', 'family_of', 'HeadMap',
-           'is_linear', 'linears', 'open_maps', 'map_uses', 'parameter_parts']
+           'is_linear', 'linears', 'open_maps', 'input_names', 'map_uses', 'parameter_parts']
 
-# %% ../../nbs/models/anatomy.ipynb #febaeec5
-import re, warnings
+# %% ../../nbs/models/anatomy.ipynb #555149f8
+import inspect, re, warnings
 from collections import namedtuple
 from contextlib import contextmanager
 import torch, torch.nn as nn
@@ -76,7 +76,7 @@ add_family('xlnet', r'layer\.(\d+)\.', batch_first=False, padding_side='left',
     query='rel_attn.q.linear', key='rel_attn.k.linear', value='rel_attn.v.linear', attention_output='rel_attn.o.linear',
     position_key='rel_attn.r.linear', ffn_in='ff.layer_1', ffn_out='ff.layer_2')
 
-# %% ../../nbs/models/anatomy.ipynb #9fb6f7cc
+# %% ../../nbs/models/anatomy.ipynb #58ad75e4
 def family_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->Family: # With no names for a family that is not known
@@ -209,6 +209,14 @@ def open_maps(
     try: yield model
     finally:
         if not inner: _close(enc, fam)
+
+# %% ../../nbs/models/anatomy.ipynb #f2fe731f
+def input_names(
+    model:nn.Module, # A transformers model
+)->list: # Names of the tensors in a batch that it can use
+    "List the inputs of a model's `forward`."
+    one_segment = getattr(getattr(model, 'config', None), 'type_vocab_size', None) in (0, 1)
+    return [k for k in inspect.signature(model.forward).parameters if k not in ('labels', 'args', 'kwargs') and not (one_segment and k=='token_type_ids')]
 
 # %% ../../nbs/models/anatomy.ipynb #256c59b2
 def map_uses(

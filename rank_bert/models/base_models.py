@@ -10,7 +10,7 @@ __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'c
            'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
-import inspect, json, re, warnings
+import json, re, warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from transformers import (AutoConfig, AutoModelForSequenceClassification, AutoTo
 from transformers.utils import logging as hf_logging
 
 from ..io import hub_reachable
+from .anatomy import input_names
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
 BERT_CONFIGS = {f'prajjwal1/bert-{n}': dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
@@ -212,7 +213,7 @@ class BertWrapper(Module):
         model:PreTrainedModel, # Sequence classifier
     ):
         self.model = model
-        self._accepted = [k for k in inspect.signature(model.forward).parameters if k not in ('labels', 'kwargs')]
+        self._accepted = input_names(model)
 
     def forward(self,
         x:dict|tuple, # Tensors by the tokenizer's input names, each `(batch, length)`; or a tuple whose first item is such a dict

@@ -9,7 +9,7 @@ __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'TRUE_COTANGENTS', 'E
            'fingerprint', 'Calibration', 'calibrate']
 
 # %% ../../nbs/rank/calibrate.ipynb #dd07a0c0
-import inspect, json, zlib
+import json, zlib
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 import torch, torch.nn as nn
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..io import new_file
-from ..models.anatomy import encoder_of, family_of, linears, open_maps
+from ..models.anatomy import encoder_of, family_of, input_names, linears, open_maps
 from .metrics import finite_weights
 
 # %% ../../nbs/rank/calibrate.ipynb #5230100b
@@ -260,7 +260,7 @@ def _pad(enc): return getattr(enc.config, 'pad_token_id', None) or 0
 
 def _forward(enc, x):
     "What `enc` gives for a dict of inputs, of which it gets those that it takes."
-    dev,takes = next(enc.parameters()).device,inspect.signature(enc.forward).parameters
+    dev,takes = next(enc.parameters()).device,input_names(enc)
     return enc(**{k: v.to(dev) for k,v in x.items() if k in takes}, return_dict=True)
 
 # %% ../../nbs/rank/calibrate.ipynb #177e7a93
@@ -357,7 +357,7 @@ def _run(model, batches, n_samples, fisher, want, seed, progress):
         if s.owns: last = x,s
         s.forward(x.detach(), keep)
         if not fisher: return
-        y = y if y.requires_grad else y.detach().requires_grad_()
+        y = y if y.requires_grad else y.detach().requires_grad_().clone() # a table of positions, with nothing to train before it
         y.register_hook(lambda g, x=x.detach(), k=keep: s.backward(x, g, k))
         return y
     with _observed(model, maps, see, bool(fisher), words.see), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:

@@ -32,7 +32,7 @@ from transformers import PreTrainedModel
 from ..data.glue import GLUE_TASKS, glue_dls, glue_task, sample_tokenizer, task_folder
 from ..data.text import encode_texts, split_pairs
 from ..io import new_folder
-from ..models.anatomy import encoder_of
+from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, PROBABILITIES, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
                                           problem_type, quiet_transformers)
 from ..rank.compress import compress as compress_model
@@ -161,6 +161,12 @@ def _check_vocab(model, tokenizer):
     have, need = model.config.vocab_size, len(tokenizer)
     if need > have: raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: give the model's own tokenizer=")
 
+def _match_padding(model, tokenizer):
+    "Let the tokenizer pad on the left if the model's head reads the last position"
+    if family_of(model).padding_side == tokenizer.padding_side or tokenizer.padding_side == 'left': return
+    warnings.warn(f"{type(model).__name__} reads the last position of a text: the tokenizer's padding_side is now 'left'")
+    tokenizer.padding_side = 'left'
+
 def _name_labels(model, vocab):
     "Write the label names of the data into the model's config; raise if the model was trained with them in another order"
     if vocab is None: return
@@ -204,6 +210,7 @@ def encoder_learner(
     set_seed(seed)
     hf = _classifier(model, dls, pretrained, task, own_vocab)
     _check_vocab(hf, dls.tokenizer)
+    _match_padding(hf, dls.tokenizer)
     _name_labels(hf, dls.vocab)
     hf.config.problem_type = kind = problem_type(hf.config)
     names = metrics or _DEFAULT_METRICS[kind]
