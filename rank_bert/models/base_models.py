@@ -12,6 +12,7 @@ __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'c
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import json, re, warnings
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
@@ -110,6 +111,8 @@ def _cached_or_hub(load, name):
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {_one_line(e)}') from None
 
 # %% ../../nbs/models/base_models.ipynb #85c64fcd
+_OWN_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
+
 def _load_config(name, **kwargs):
     "The configuration of the model `name` (a folder, or on the hub)"
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
@@ -119,6 +122,7 @@ def _load_config(name, **kwargs):
         if not f.is_file(): raise OSError(f'{name!r} has no configuration that transformers knows: {_one_line(e)}') from None
     try: settings = json.loads(f.read_text(encoding='utf-8'))
     except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
+    if settings.get('model_type') in _OWN_TYPES and import_module(_OWN_TYPES[settings['model_type']]): return AutoConfig.from_pretrained(name, **kwargs)
     if 'model_type' in settings or 'type_vocab_size' not in settings: raise ValueError(f'{f} describes no model that transformers knows')
     return BertConfig(**settings)
 
