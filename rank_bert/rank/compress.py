@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
-from ..models.anatomy import encoder_of, linears
+from ..models.anatomy import encoder_of, linears, map_uses, open_maps, parameter_parts
 from .metrics import finite_weights, weight_of
 from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, replace
 from .calibrate import Calibration, calibrate, fingerprint, predictions
@@ -27,16 +27,7 @@ def encoder_params(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Parameter counts: linear (weights of the linear maps), embeddings, head (pooler and classifier), other (biases, norms), total
     "Count the parameters of a model by part."
-    enc = encoder_of(model)
-    maps = linears(enc)
-    thin = {id(p) for l in maps for n,p in l.module.named_parameters() if n.endswith('weight')}
-    emb = {id(p) for m in enc.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
-    blocks = tuple({l.name[:l.name.index(f'.{l.layer}.')] for l in maps})
-    parts = dict(linear=0, embeddings=0, head=0, other=0)
-    for n,p in enc.named_parameters():
-        in_emb = id(p) in emb or 'embeddings' in n.split('.')
-        part = 'linear' if id(p) in thin else 'embeddings' if in_emb else 'other' if n.startswith(blocks) else 'head'
-        parts[part] += p.numel()
+    parts = {k: sum(p.numel() for p in ps.values()) for k,ps in parameter_parts(model).items()}
     return dict(**parts, total=sum(parts.values()))
 
 # %% ../../nbs/rank/compress.ipynb #a2e1919e
@@ -45,9 +36,9 @@ def flops_per_token(
     length:int=64, # Tokens in a text
 )->int: # Floating-point operations; a multiply-add counts two
     "Count the operations of the encoder's linear maps and attention for one token."
-    maps = linears(model)
-    tokens = sum(2*length*l.module.out_features for l in maps if l.role in ('query', 'value'))
-    return 2*encoder_params(model)['linear']+tokens
+    times,scored = map_uses(model),dict(query=1, value=1, query_key_value=2/3)
+    size = lambda l: sum(p.numel() for n,p in l.module.named_parameters() if n.endswith('weight'))
+    return round(sum(2*times[l.name]*(size(l)+length*scored.get(l.role, 0)*l.module.out_features) for l in linears(model)))
 
 # %% ../../nbs/rank/compress.ipynb #1cff20d6
 @dataclass
@@ -197,10 +188,11 @@ def cut(self:Decomposed,
     "Make a copy of the model in which every linear map is cut at its rank."
     if odd := set(plan)^set(self.shapes): raise ValueError(f"the plan and the model do not have the same linear maps: only one of the two has {min(odd)!r}")
     plan,new,stats = dict(RankPlan(plan, self.shapes)),copy.deepcopy(self.model),self.calibration
-    for l in linears(new):
-        r,now = plan[l.name],getattr(l.module, 'rank', None)
-        if r is None or (now is not None and now<=r): plan[l.name] = now
-        else: replace(encoder_of(new), l.module, cut_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
+    with open_maps(new):
+        for l in linears(new):
+            r,now = plan[l.name],getattr(l.module, 'rank', None)
+            if r is None or (now is not None and now<=r): plan[l.name] = now
+            else: replace(encoder_of(new), l.module, cut_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
     record_plan(new)
     return new, RankPlan(plan, self.shapes)
 
