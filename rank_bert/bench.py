@@ -23,7 +23,7 @@ from transformers import BertForSequenceClassification
 from .data.text import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
-from .rank.allocate import allocate
+from .rank.allocate import allocate, measure_latency
 from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
 from .rank.decompose import factorise, get_decomposition
@@ -208,11 +208,12 @@ def _dense(model):
     if Path(model).is_dir(): return get_pretrained_model(model, 'sst2', num_labels=2).eval()
     return BertForSequenceClassification(bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)).eval()
 
-def _thin(model, budget, multiple=1):
-    "A copy with random factors of uniform rank in place of the linear maps, which keeps `budget` of their weights"
+def _thin(model, budget, multiple=1, cost='params'):
+    "A copy with random factors of uniform rank in place of the linear maps, which keeps `budget` of their weights, or of their time"
     new = copy.deepcopy(model)
     shapes = {l.name: tuple(l.module.weight.shape) for l in linears(new)}
-    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple=multiple)
+    cost = measure_latency(shapes.values()) if cost == 'latency' else cost
+    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple=multiple, cost=cost)
     for l in linears(new):
         if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(l.module.in_features, l.module.out_features, plan[l.name]))
     return new.eval()
@@ -251,10 +252,10 @@ def _milliseconds(model, x, least=0.2):
     while sum(took) < least: took.append(_seconds(lambda: model(**x), device))
     return 1e3*float(np.median(took))
 
-def _variants(model, budgets, multiple, device):
+def _variants(model, budgets, multiple, cost, device):
     "Name -> (model, its float32 model)"
     models = {'dense': _dense(model)}
-    models.update({f'{b:.0%} kept' if round(100*b, 6) == round(100*b) else f'{100*b:g}% kept': _thin(models['dense'], b, multiple) for b in budgets})
+    models.update({f'{b:.0%} kept' if round(100*b, 6) == round(100*b) else f'{100*b:g}% kept': _thin(models['dense'], b, multiple, cost) for b in budgets})
     if device != 'cpu': return {k: (m.to(device), m) for k, m in models.items()}
     int8 = {f'{k}, int8': (_int8(m), m) for k, m in models.items()}
     return {k: (m, m) for k, m in models.items()} | {k: v for k, v in int8.items() if v[0] is not None}
@@ -281,15 +282,16 @@ def bench_infer(
     bs:tuple=(1, 32), # Batch sizes
     length:int=64, # Tokens of a text
     multiple:int=1, # Ranks are multiples of this
+    cost:str='params', # What the budgets count: 'params', or 'latency', measured first
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch, speed-up over dense beside the ratio of operations, megabytes of weights and of one forward pass
     "Compare latency and memory of dense, factorised and int8 models"
-    sizes = (bs,) if isinstance(bs, int) else bs
+    sizes, budgets = (bs,) if isinstance(bs, int) else bs, (budgets,) if isinstance(budgets, float) else budgets
     rows = []
     for device in ('cpu', 'cuda') if torch.cuda.is_available() else ('cpu',):
         where = f'cpu, {torch.get_num_threads()} threads' if device == 'cpu' else torch.cuda.get_device_name()
         for o in model.split(','):
-            variants = _variants(o.strip(), budgets, multiple, device)
+            variants = _variants(o.strip(), budgets, multiple, cost, device)
             rows += [_infer_rows(variants, b, length, repeats, progress, device=where, model=Path(o.strip()).name) for b in sizes]
     return pd.concat(rows)

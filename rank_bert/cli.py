@@ -369,7 +369,7 @@ def compress(
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --task sst2 --source sample --out small"""
     _check_fraction(budget)
-    _positive(n_train=n_train, **({} if steps is None else dict(steps=steps)))
+    _positive(n_train=n_train, steps=steps)
     _model_folder(folder)
     out = _out_folder(out or f"{str(folder).rstrip('/')}-{budget:g}", overwrite)
     from rank_bert.io import new_folder
@@ -482,15 +482,17 @@ def bench(
     n_train:int=None, # Sentences (default: 8192 to train, 1024 to compress)
     bs:int=None, # Batch size (default: 32; infer: 1 and 32)
     budgets:str=None, # Fractions of the encoder's linear weights to keep, separated by commas (infer; default: 0.5,0.2,0.1)
+    multiple:int=None, # Ranks are multiples of this (infer; default: 1)
+    cost:str=None, # What the budgets count: 'params', or 'latency', measured first (infer; default: params)
     repeats:int=3, # Turns for each contender
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     if what not in BENCHES: raise ValueError(f"no bench {what!r}; known are {', '.join(BENCHES)}")
-    _positive(n_train=n_train, bs=bs, repeats=repeats)
+    _positive(n_train=n_train, bs=bs, repeats=repeats, multiple=multiple)
     budgets = None if budgets is None else _list(budgets, float, 'budgets')
     for b in budgets or (): _check_fraction(b)
-    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets)
+    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets, multiple=multiple, cost=cost)
     from rank_bert import bench as module
     table = _bench(getattr(module, BENCHES[what]), what, {k: v for k, v in options.items() if v is not None}, repeats)
     _say(table.to_string())
