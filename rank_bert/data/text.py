@@ -7,10 +7,10 @@ Docs: https://rank-bert.github.io/rank_bert/data/text.html.md"""
 # %% auto #0
 __all__ = ['READERS', 'SPECIAL_TOKENS', 'VALID_NAMES', 'read_lines', 'Table', 'read_tsv', 'write_tsv', 'read_csv', 'read_jsonl',
            'read_parquet', 'read_file', 'check_texts', 'label_vocab', 'is_regression', 'encode_labels',
-           'wordpiece_vocab', 'train_wordpiece', 'TokenizedTexts', 'cache_folder', 'tokens_key', 'tokenize_texts',
-           'TextItems', 'length_sorted_order', 'padding_share', 'TextDL', 'TextDataLoaders', 'split_pairs',
-           'encode_texts', 'read_data', 'find_text_cols', 'class_names', 'make_items', 'take_rows', 'draw_rows',
-           'split_data', 'text_dls']
+           'is_multi_label', 'encode_label_lists', 'wordpiece_vocab', 'train_wordpiece', 'TokenizedTexts',
+           'cache_folder', 'tokens_key', 'tokenize_texts', 'TextItems', 'length_sorted_order', 'padding_share',
+           'TextDL', 'TextDataLoaders', 'split_pairs', 'encode_texts', 'read_data', 'find_text_cols', 'class_names',
+           'label_lists', 'make_items', 'take_rows', 'draw_rows', 'split_data', 'text_dls']
 
 # %% ../../nbs/data/text.ipynb #2201d6e0
 import csv, hashlib, heapq, json, os, warnings, zipfile, zlib
@@ -194,6 +194,27 @@ def encode_labels(
         if v is None or v != v: raise ValueError(f'{where}[{i}] is {o!r}, which is not {wanted}')
         return v
     return np.array([one(i, o) for i,o in enumerate(labels)], dtype=np.float32 if ids is None else np.int64)
+
+# %% ../../nbs/data/text.ipynb #3b509efe
+def is_multi_label(
+    labels, # Labels of a set
+)->bool: # Are they lists of labels?
+    "Tell whether each text has a list of labels"
+    return any(isinstance(o, (list, tuple, set, frozenset, np.ndarray)) for o in labels)
+
+def encode_label_lists(
+    labels, # For each text the names of its labels
+    vocab:list, # Names of all labels, in order
+    where:str='label', # What to call them in an error
+)->np.ndarray: # float32, `(texts, labels)`, of 0 and 1
+    "Turn lists of labels into rows of 0 and 1"
+    ids, res = {o:i for i,o in enumerate(vocab)}, np.zeros((len(labels), len(vocab)), np.float32)
+    for i,row in enumerate(labels):
+        if not is_multi_label([row]): raise ValueError(f'{where}[{i}] is {row!r}, which is not a list of labels')
+        for o in map(str, row):
+            if o not in ids: raise ValueError(f'{where}[{i}] has {o!r}, which is not one of {", ".join(map(repr, vocab))}')
+            res[i, ids[o]] = 1
+    return res
 
 # %% ../../nbs/data/text.ipynb #147ecfb0
 SPECIAL_TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
@@ -518,10 +539,11 @@ def decode_texts(self:TextItems,
     texts = [t.decode(o) for o in parts if o] + [''] * len(self.text_cols)
     return texts[:len(self.text_cols)]
 
-# %% ../../nbs/data/text.ipynb #49fcea98
+# %% ../../nbs/data/text.ipynb #22467616
 @patch
 def label_name(self:TextItems, y):
-    "Name of class `y`, its score if there are no classes, or an empty string if it has no label"
+    "Name of class `y`, of all labels where it is a row of 0 and 1, its score if there are no classes, or an empty string if it has no label"
+    if getattr(y, 'ndim', 0): return ', '.join(n for n,o in zip(self.vocab, y) if o > 0)
     y = y.item() if hasattr(y, 'item') else y
     if self.vocab is None: return round(y, 3)
     return self.vocab[y] if y >= 0 else ''
@@ -556,18 +578,20 @@ def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
     if not show: return df
     _display(df)
 
-# %% ../../nbs/data/text.ipynb #ab90cac0
+# %% ../../nbs/data/text.ipynb #321027b9
 def _display(df):
     "Show a frame with its long texts, in a notebook or a terminal"
     try: from IPython.display import display as show
     except ImportError: show = print
     with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): show(df)
 
-# %% ../../nbs/data/text.ipynb #26ed893a
+# %% ../../nbs/data/text.ipynb #ce0bbeaf
 class TextDataLoaders(DataLoaders):
     "Data loaders of texts: training, then one or more validation sets"
     @property
     def vocab(self): return self.train.dataset.vocab
+    @property
+    def multi_label(self): return getattr(self.train.dataset.y, 'ndim', 1) == 2
     def test_dl(self,
         texts, # A text, a pair, or a list of either
         bs:int=None, # Batch size; None for the validation set's
@@ -625,7 +649,7 @@ def read_data(
     if isinstance(data, dict): return {k: read_data(v)['all'] for k,v in data.items()}
     raise TypeError(f'cannot read texts from {type(data).__name__}: give a file, a pandas frame or a data set')
 
-# %% ../../nbs/data/text.ipynb #4dc77e4a
+# %% ../../nbs/data/text.ipynb #660d64fd
 def _column_names(cols): return cols.column_names if isinstance(cols, Dataset) else list(cols)
 
 def _column(cols, name, split):
@@ -635,14 +659,14 @@ def _column(cols, name, split):
 
 def find_text_cols(
     cols, # Columns of the training set
-    label_col:str, # The one that holds the labels
+    label_col:str|list, # The one that holds the labels, or those that do
 )->list[str]: # One or two names
     "Find the columns that hold text: those whose first value is a string"
-    names = [o for o in _column_names(cols) if o != label_col and isinstance(cols[o][0], str)]
+    names = [o for o in _column_names(cols) if o not in listify(label_col) and isinstance(cols[o][0], str)]
     if len(names) in (1, 2): return names
     raise ValueError(f'cannot tell which columns are the text: give text_cols, one or two of {", ".join(map(repr, _column_names(cols)))}')
 
-# %% ../../nbs/data/text.ipynb #5ab73ff8
+# %% ../../nbs/data/text.ipynb #65f1be0f
 def class_names(
     cols, # Columns of the training set
     label_col:str, # The one that holds the labels
@@ -659,10 +683,70 @@ def class_names(
 def _labels(cols, label_col, vocab, split):
     "Labels of a split as an array"
     labels = _column(cols, label_col, split)
+    if is_multi_label(labels): return encode_label_lists(labels, vocab, f'{split} {label_col}')
     if not (isinstance(cols, Dataset) and isinstance(cols.features[label_col], ClassLabel)): return encode_labels(labels, vocab, f'{split} {label_col}')
     names = cols.features[label_col].names
     if all(o == -1 for o in labels): return None
     return encode_labels([names[o] if o is not None and 0 <= o < len(names) else o for o in labels], vocab, f'{split} {label_col}')
+
+# %% ../../nbs/data/text.ipynb #292c8d05
+def _is_hot(rows):
+    "Are these rows of 0 and 1, all of one length?"
+    flag = lambda v: isinstance(v, (bool, int, float, np.number, np.bool_)) and v in (0, 1)
+    return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
+
+def _flag(v, where):
+    "Read a 0 or 1"
+    if v in (0, 1): return bool(v)
+    if str(v) in ('0', '1'): return v == '1'
+    raise ValueError(f'{where} is {v!r}, which is not 0 or 1')
+
+def _split_labels(labels, sep, where):
+    "Split strings at `sep`"
+    for i,o in enumerate(labels):
+        if not isinstance(o, str): raise ValueError(f'{where}[{i}] is {o!r}: every row needs a string of labels, an empty one for none')
+    return [[p.strip() for p in o.split(sep) if p.strip()] for o in labels]
+
+# %% ../../nbs/data/text.ipynb #66cc6ff9
+def label_lists(
+    cols, # Columns: a dictionary of lists or a `Dataset`
+    label_col:str|list, # Column with lists, rows of 0 and 1, or strings; or the columns of 0 and 1
+    sep:str=None, # What is between the labels of a string
+    vocab:list=None, # Names of all labels, in order; None to find them
+    split:str='train', # What to call these rows in an error
+)->tuple: # For each text the names of its labels, and the names of all; None twice if each has one label
+    "Read several labels a text"
+    if isinstance(label_col, (list, tuple)):
+        table = [[_flag(v, f'{split} {c}[{i}]') for i,v in enumerate(_column(cols, c, split))] for c in label_col]
+        return [[c for c,o in zip(label_col, row) if o] for row in zip(*table)], list(label_col)
+    labels = _column(cols, label_col, split)
+    if sep is not None: labels = _split_labels(labels, sep, f'{split} {label_col}')
+    if not is_multi_label(labels): return None, None
+    return _named(labels, cols, label_col, vocab, split)
+
+# %% ../../nbs/data/text.ipynb #524b0eb0
+def _named(labels, cols, label_col, vocab, split):
+    "Lists of the names of labels, and the names of all"
+    names = getattr(getattr(cols.features[label_col], 'feature', None), 'names', None) if isinstance(cols, Dataset) else None
+    for i,o in enumerate(labels):
+        if not is_multi_label([o]): raise ValueError(f'{split} {label_col}[{i}] is {o!r}: every row needs a list of labels, an empty one for none')
+    if names: return [[names[o] for o in row] for row in labels], vocab or list(names)
+    if _is_hot(labels) and (vocab is None or len(vocab) == len(labels[0])):
+        vocab = vocab or [str(i) for i in range(len(labels[0]))]
+        return [[n for n,o in zip(vocab, row) if o] for row in labels], vocab
+    labels = [[str(o) for o in row] for row in labels]
+    return labels, vocab or label_vocab(o for row in labels for o in row)
+
+# %% ../../nbs/data/text.ipynb #ec262cee
+def _with_lists(splits, text_cols, label_col, sep, vocab):
+    "The splits with their labels as lists in one column, its name, and the names of all labels; None if each text has one"
+    lists, vocab = label_lists(splits['train'], label_col, sep, vocab)
+    if lists is None: return None
+    if not vocab: raise ValueError('no row of train has a label')
+    others = {k: label_lists(v, label_col, sep, vocab, k)[0] for k,v in splits.items() if k != 'train'}
+    if odd := [k for k,v in others.items() if v is None]: raise ValueError(f'train has lists of labels, {odd[0]} has not')
+    name = label_col if isinstance(label_col, str) else 'labels'
+    return {k: {c: _column(v, c, k) for c in text_cols} | {name: lists if k == 'train' else others[k]} for k,v in splits.items()}, name, vocab
 
 # %% ../../nbs/data/text.ipynb #49be2221
 def make_items(
@@ -721,12 +805,13 @@ def split_data(
         raise ValueError(f'valid is {valid!r}, but the splits are {", ".join(map(repr, splits))} and there is no such file')
     return train, read_data(valid) if 'all' not in read_data(valid) else dict(valid=read_data(valid)['all'])
 
-# %% ../../nbs/data/text.ipynb #14326aaf
+# %% ../../nbs/data/text.ipynb #e6e70ecf
 def text_dls(
     data, # File (csv, tsv, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     text_cols:str|list=None, # One or two column names; None to find them
-    label_col:str='label', # Column with classes or scores
+    label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1
+    label_sep:str=None, # What is between the labels, where a text has several in one string
     valid=None, # Split name(s), other data, or the share to set aside; None for a validation split, else a fifth
     bs:int=32, # Batch size
     max_length:int=128, # Most tokens of a text (or pair), special ones included
@@ -743,6 +828,9 @@ def text_dls(
     train, valids = split_data(read_data(data), valid, seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else listify(text_cols)
     if len(text_cols) not in (1, 2): raise ValueError(f'text_cols is {text_cols}, which is not one or two columns')
+    if several := not regression and _with_lists({**valids, 'train': train}, text_cols, label_col, label_sep, vocab):
+        valids, label_col, vocab = several
+        train = valids.pop('train')
     vocab = vocab or class_names(train, label_col, regression)
     items = [make_items(cols, tokenizer, text_cols, label_col, vocab, max_length, split, cache, progress)
              for split,cols in dict(train=draw_rows(train, n_train, seed), **valids).items()]
