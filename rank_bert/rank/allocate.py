@@ -346,32 +346,38 @@ class LatencyTable:
         rows = {s: {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r,v in t.items()} for s,t in self.times.items()}
         return pd.DataFrame({f'{m} x {n}': t for (m,n),t in rows.items()}).to_string()
 
-# %% ../../nbs/rank/allocate.ipynb #568f50a1
-def _seconds(f, repeat):
-    "The median time of a call."
-    f()
-    took = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        f()
-        if torch.cuda.is_available(): torch.cuda.synchronize()
-        took.append(time.perf_counter()-start)
-    return float(np.median(took))
+# %% ../../nbs/rank/allocate.ipynb #5052dee1
+def _least_seconds(layers, x, repeat):
+    "Name -> the least time that a layer takes for `x`, all of them taking turns."
+    best,wait = dict.fromkeys(layers, math.inf),torch.cuda.synchronize if x.is_cuda else lambda: None
+    for turn in range(repeat+1):
+        for k,l in layers.items():
+            start = time.perf_counter()
+            l(x); wait()
+            if turn: best[k] = min(best[k], time.perf_counter()-start)
+    return best
+
+# %% ../../nbs/rank/allocate.ipynb #68a8c60b
+def _worst(big, others, margin):
+    "Times at the first number of tokens, raised above dense for the ranks that are slower than dense at another one."
+    slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.)
+    return {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r))>1 else 0.) for r,t in big.items()}
 
 @torch.inference_mode()
 def measure_latency(
     shapes, # Shapes (out, in) of the layers
-    tokens:int=32*64, # Tokens of a batch
-    points:int=6, # Ranks to measure between 8 and the smaller side
-    repeat:int=7, # Runs, of which the median counts
+    tokens:tuple=(32*64, 64), # Tokens of a batch; the first count, at the others a rank must not be slower than dense
+    points:int=8, # Ranks to measure between 8 and the smaller side
+    repeat:int=9, # Turns, of which the fastest counts
+    margin:float=1.05, # Factor on the time of a thin layer
     device='cpu', # Where to run
     dtype=torch.float32, # Type of weights and inputs
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."
-    times = {}
+    times,tokens = {},(tokens,) if isinstance(tokens, int) else tuple(tokens)
     for m,n in dict.fromkeys(map(tuple, shapes)):
-        x = torch.randn(tokens, n, device=device, dtype=dtype)
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, device=device, dtype=dtype)}|{r: LowRankLinear(n, m, r, device=device, dtype=dtype) for r in ranks}
-        times[m,n] = {r: _seconds(lambda: l(x), repeat) for r,l in layers.items()}
+        big,*others = [_least_seconds(layers, torch.randn(t, n, device=device, dtype=dtype), repeat) for t in tokens]
+        times[m,n] = _worst(big, others, margin)
     return LatencyTable(times)
