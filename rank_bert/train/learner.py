@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/train/learner.html.md"""
 
 # %% auto #0
 __all__ = ['METRICS', 'GLUE_METRICS', 'DECISIONS', 'adamw', 'LOSSES', 'score', 'encoder_splitter', 'BF16', 'Seeded', 'HeadLoss',
-           'EncoderLearner', 'encoder_learner', 'glue_learner']
+           'label_weights', 'EncoderLearner', 'encoder_learner', 'glue_learner']
 
-# %% ../../nbs/train/learner.ipynb #6775ff40
+# %% ../../nbs/train/learner.ipynb #4d0719d4
 import os, warnings
 from functools import partial
 from pathlib import Path
@@ -35,10 +35,11 @@ from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, PROBABILITIES, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
                                           problem_type, quiet_transformers)
+from ..models.classifier import PooledForSequenceClassification, pooled_classifier
 from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
 
-# %% ../../nbs/train/learner.ipynb #c72570a0
+# %% ../../nbs/train/learner.ipynb #64bca4dc
 def _correlation(f, targs, preds):
     "Correlation by `f`, NaN without a warning when one side is constant"
     return float(f(targs, preds)[0]) if np.ptp(targs) > 0 and np.ptp(preds) > 0 else float('nan')
@@ -49,12 +50,13 @@ METRICS = dict(
     matthews_correlation=skm.matthews_corrcoef,
     pearson=partial(_correlation, pearsonr),
     spearman=partial(_correlation, spearmanr),
-    f1_micro=partial(skm.f1_score, average='micro', zero_division=0.))
+    f1_micro=partial(skm.f1_score, average='micro', zero_division=0.),
+    f1_macro=partial(skm.f1_score, average='macro', zero_division=0.))
 
-# %% ../../nbs/train/learner.ipynb #10149068
+# %% ../../nbs/train/learner.ipynb #6dc6a4b6
 GLUE_METRICS = {t: ['accuracy'] for t in GLUE_TASKS} | dict(
     cola=['matthews_correlation'], mrpc=['f1', 'accuracy'], qqp=['f1', 'accuracy'], stsb=['pearson', 'spearman'])
-_DEFAULT_METRICS = dict(regression=['pearson', 'spearman'], single_label_classification=['accuracy'], multi_label_classification=['f1_micro'])
+_DEFAULT_METRICS = dict(regression=['pearson', 'spearman'], single_label_classification=['accuracy'], multi_label_classification=['f1_micro', 'f1_macro'])
 
 # %% ../../nbs/train/learner.ipynb #b6931315
 DECISIONS = dict(single_label_classification=lambda z: z.argmax(-1), regression=lambda z: z.squeeze(-1),
@@ -128,21 +130,49 @@ class Seeded(Callback):
         set_seed(self.seed + self.fits)
         self.fits += 1
 
-# %% ../../nbs/train/learner.ipynb #eccddf53
+# %% ../../nbs/train/learner.ipynb #82b29df8
 LOSSES = dict(
-    single_label_classification=lambda z, y, reduction: F.cross_entropy(z, y, reduction=reduction),
-    multi_label_classification=lambda z, y, reduction: F.binary_cross_entropy_with_logits(z, y.float(), reduction=reduction),
-    regression=lambda z, y, reduction: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
+    single_label_classification=lambda z, y, reduction, weight=None: F.cross_entropy(z, y, weight, reduction=reduction),
+    multi_label_classification=lambda z, y, reduction, weight=None: F.binary_cross_entropy_with_logits(z, y.float(), reduction=reduction, pos_weight=weight),
+    regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
 class HeadLoss:
     "The loss that belongs to a kind of head"
     def __init__(self,
         kind:str, # Key of `LOSSES`, see `problem_type`
         reduction:str='mean', # 'mean', 'sum', or 'none' for one value an item
-    ): self.kind, self.reduction = kind, reduction
-    def __call__(self, logits, targets, reduction=None): return LOSSES[self.kind](logits, targets, reduction or self.reduction)
+        weight:torch.Tensor=None, # A weight for each label, see `label_weights`
+    ): self.kind, self.reduction, self.weight = kind, reduction, weight
+    def __call__(self, logits, targets, reduction=None):
+        return LOSSES[self.kind](logits, targets, reduction or self.reduction, None if self.weight is None else self.weight.to(logits))
     def activation(self, logits): return PROBABILITIES[self.kind](logits)
     def decodes(self, probs): return (probs > 0.5).long() if self.kind == 'multi_label_classification' else DECISIONS[self.kind](probs)
+
+# %% ../../nbs/train/learner.ipynb #c7d7aec4
+def _balanced(y, vocab, positive):
+    "Weights that make all classes, or the yes and the no of each label, weigh the same"
+    n, counts = len(y), y.sum(0) if positive else np.bincount(y, minlength=len(vocab))
+    for k in (0, n) if positive else (0,):
+        if (counts == k).any(): raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training row, so it cannot be balanced: give the weights as numbers")
+    return (n - counts)/counts if positive else n/(len(vocab)*counts)
+
+# %% ../../nbs/train/learner.ipynb #e246084c
+def label_weights(
+    weights:str|list|dict, # 'balanced'; a number for each label, in the order of `vocab`; or a dictionary of label to number
+    targets:np.ndarray, # Labels of the training set: `(n,)` classes, or `(n, labels)` of 0 and 1
+    vocab:list, # Names of the labels
+)->torch.Tensor: # `(labels,)`, float32
+    "Work out the weights of labels in a loss"
+    y, vocab = np.asarray(targets), list(vocab)
+    if isinstance(weights, str) and weights != 'balanced': raise ValueError(f"class_weights={weights!r}: give 'balanced', {len(vocab)} numbers, or a dictionary of label to number")
+    if isinstance(weights, str): weights = _balanced(y, vocab, y.ndim == 2)
+    elif isinstance(weights, dict):
+        if odd := set(map(str, weights)) ^ set(map(str, vocab)): raise ValueError(f'class_weights: {min(odd)!r} is in only one of the weights and the labels, which are {vocab}')
+        weights = [dict(zip(map(str, weights), weights.values()))[str(o)] for o in vocab]
+    res = torch.as_tensor(np.asarray(weights, dtype=np.float32))
+    if res.shape != (len(vocab),): raise ValueError(f'class_weights has {res.numel()} numbers for {len(vocab)} labels, {vocab}')
+    if not (res.isfinite() & (res >= 0)).all() or res.max() == 0: raise ValueError(f'class_weights are {res.tolist()}: they should be finite, not negative, and not all zero')
+    return res
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
@@ -155,7 +185,7 @@ class EncoderLearner(Learner):
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
 
-# %% ../../nbs/train/learner.ipynb #9dd90a53
+# %% ../../nbs/train/learner.ipynb #eea5a4a4
 def _check_vocab(model, tokenizer):
     "Raise if the tokenizer has ids that the model does not"
     have, need = model.config.vocab_size, len(tokenizer)
@@ -193,7 +223,28 @@ def _classifier(model, dls, pretrained, task, own_vocab):
                                     "use the model's own tokenizer and other data, or random weights (pretrained=False)")
     return get_pretrained_model(model, task, n, False, vocab_size=len(tok), pad_token_id=tok.pad_token_id or 0)
 
-# %% ../../nbs/train/learner.ipynb #92e5bf46
+# %% ../../nbs/train/learner.ipynb #92dc014c
+def _pooled(model, pooling):
+    "`model`, or its encoder under a new linear head if `pooling` asks for another than it has"
+    if pooling is None or isinstance(model, PooledForSequenceClassification) and model.config.pooling == pooling: return model
+    return pooled_classifier(model, model.config.num_labels, pooling)
+
+def _weight_of(class_weights, kind, dls):
+    "The weights of the labels for the loss"
+    if class_weights is None: return None
+    if kind == 'regression': raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
+    return label_weights(class_weights, dls.train.dataset.y, dls.vocab)
+
+# %% ../../nbs/train/learner.ipynb #c0de617c
+def _kind_of(hf, dls):
+    "The kind of head that the data ask for; raise if the model has learnt another"
+    has, multi = problem_type(hf.config), 'multi_label_classification'
+    if not dls.multi_label and has == multi: raise ValueError('the model gives several labels a text, and the data have one: give lists of labels, or another model')
+    if dls.multi_label and (hf.config.problem_type or multi) != multi:
+        warnings.warn(f'the head of the model was trained for {has}; from here on it is for {multi}')
+    return multi if dls.multi_label else has
+
+# %% ../../nbs/train/learner.ipynb #ad53cca4
 @delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
 def encoder_learner(
     dls, # From `glue_dls` or `text_dls`
@@ -201,6 +252,8 @@ def encoder_learner(
     pretrained:bool=None, # As for `get_pretrained_model`
     metrics:list=None, # Keys of `METRICS`; default: what suits the head
     own_vocab:bool=False, # Is the tokenizer another than the one of the model's published weights?
+    pooling:str=None, # Instead of the family's own head a linear one on this pooling, see `pooled_classifier`
+    class_weights:str|list|dict=None, # Weights of the labels in the loss, see `label_weights`: 'balanced', numbers, or label to number
     bf16:bool=False, # Run the forward pass in bfloat16?
     seed:int=42, # Reaches the new head and dropout
     task:str='', # Name, for the record
@@ -208,15 +261,16 @@ def encoder_learner(
 )->EncoderLearner: # Ready to fit
     "Make a learner for data loaders with texts"
     set_seed(seed)
-    hf = _classifier(model, dls, pretrained, task, own_vocab)
+    hf = _pooled(_classifier(model, dls, pretrained, task, own_vocab), pooling)
     _check_vocab(hf, dls.tokenizer)
     _match_padding(hf, dls.tokenizer)
     _name_labels(hf, dls.vocab)
-    hf.config.problem_type = kind = problem_type(hf.config)
+    hf.config.problem_type = kind = _kind_of(hf, dls)
+    weight = _weight_of(class_weights, kind, dls)
     names = metrics or _DEFAULT_METRICS[kind]
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
-    learn = EncoderLearner(dls, BertWrapper(hf), HeadLoss(kind), metrics=[_Metric(n, kind) for n in names], splitter=encoder_splitter, **kwargs)
+    learn = EncoderLearner(dls, BertWrapper(hf), HeadLoss(kind, weight=weight), metrics=[_Metric(n, kind) for n in names], splitter=encoder_splitter, **kwargs)
     learn.task, learn.score_names, learn.seed = task, list(names), seed
     return learn
 
