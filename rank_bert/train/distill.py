@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/train/distill.html.md"""
 
 # %% auto #0
 __all__ = ['DISTIL_LOSSES', 'Seen', 'distil_init', 'soft_loss', 'cosine_loss', 'hidden_loss', 'attention_loss', 'distil_loss',
-           'match_layers', 'DistilCallback']
+           'match_layers', 'DistilCallback', 'share_layers']
 
-# %% ../../nbs/train/distill.ipynb #a1763fcb
+# %% ../../nbs/train/distill.ipynb #1e355f59
 import copy
 from collections import namedtuple
 from functools import partial
@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.compress import DIVERGENCES
-from ..rank.layers import record_plan
+from ..rank.layers import LowRankEmbedding, LowRankLinear, record_plan
 
 # %% ../../nbs/train/distill.ipynb #07bd1a56
 def _stack(enc):
@@ -124,15 +124,19 @@ def hidden_loss(
     "Compute the squared difference of hidden states, a layer at a time."
     return torch.stack([_mean((_wide(s) - _wide(t)).square().mean(-1), mask) for s, t in zip(student, teacher, strict=True)]).mean()
 
-# %% ../../nbs/train/distill.ipynb #5aa7d57c
+# %% ../../nbs/train/distill.ipynb #18c70b96
+def _same_heads(s, t):
+    "Refuse layers of different numbers of heads."
+    if s != t: raise ValueError(f"the student has {s} attention heads in a layer, the teacher {t}: they are compared one by one, "
+        "so give the student as many heads (TinyBERT does), or leave 'attention' out of the weights")
+
 def _check_attention(student, teacher):
     "Refuse attentions that cannot be compared."
     if not student or not teacher or any(a is None for a in (*student, *teacher)):
         raise ValueError("there are no attentions to compare: only eager attention gives them, sdpa and flash do not; "
             "model.set_attn_implementation('eager') changes to it")
     for s, t in zip(student, teacher, strict=True):
-        if s.shape[1] != t.shape[1]: raise ValueError(f'the student has {s.shape[1]} attention heads in a layer, the teacher {t.shape[1]}: they are compared '
-            "one by one, so give the student as many heads (TinyBERT does), or leave 'attention' out of the weights")
+        _same_heads(s.shape[1], t.shape[1])
 
 # %% ../../nbs/train/distill.ipynb #a47f8be2
 _LEAST = 1e-30 # of a probability whose logarithm counts
@@ -273,15 +277,16 @@ class DistilCallback(Callback):
         self._watch, self._from = None, teacher if isinstance(teacher, Learner) else None
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('teacher', 'projection', '_seen', '_watch', '_from', '_read')), '_undo': []}
 
-# %% ../../nbs/train/distill.ipynb #33d8bc53
+# %% ../../nbs/train/distill.ipynb #f2e29d0f
 @patch
 def before_fit(self:DistilCallback):
     "Check that teacher and student fit each other, and prepare both."
     if self.teacher is None: raise ValueError('a teacher is not exported with its learner: give one, learn.distil.teacher = model')
     self._restore()
     student = encoder_of(self.learn.model)
-    _check_pair(student, self.teacher)
     if self._from is not None: _check_learners(self.learn, self._from)
+    _check_pair(student, self.teacher)
+    if any(DISTIL_LOSSES[k].attentions for k in self.weights if k != 'task'): _same_heads(*[m.config.num_attention_heads for m in (student, self.teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, self.teacher.config.num_hidden_layers, self.layer_map)
     self._prepare(student)
     self.rows, self._read = [], BertWrapper(self.teacher)._inputs
@@ -289,13 +294,24 @@ def before_fit(self:DistilCallback):
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
 
-# %% ../../nbs/train/distill.ipynb #8e555810
+# %% ../../nbs/train/distill.ipynb #ad7d3296
+def _capturing(enc):
+    "Each module of `enc` and the key of each hook in it that transformers collects inner states with."
+    return ((m, k) for m in enc.modules() for k, h in m._forward_hooks.items() if getattr(h, '__module__', '') == 'transformers.utils.output_capturing')
+
+def _unhook(enc):
+    "Take transformers' hooks out again."
+    for m, k in list(_capturing(enc)): del m._forward_hooks[k]
+    for m in enc.modules(): m.__dict__.pop('_output_capturing_hooks_installed', None)
+
+# %% ../../nbs/train/distill.ipynb #0c39ad81
 @patch
 def _prepare(self:DistilCallback, student):
     "Set up the teacher, the kind of attention, and the projection."
     teacher, device = self.teacher, next(student.parameters()).device
     home, modes = next(teacher.parameters()).device, [(m, m.training) for m in teacher.modules()]
     self._undo += [lambda: teacher.to(home), lambda: [setattr(m, 'training', t) for m, t in modes]]
+    self._undo += [partial(_unhook, m) for m in (student, teacher)]
     teacher.to(device).eval()
     needs = lambda what: any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
     if needs('attentions'): self._eager(student)
@@ -304,9 +320,6 @@ def _prepare(self:DistilCallback, student):
 @patch
 def _eager(self:DistilCallback, student):
     "Let both models give their attentions, until `fit` ends."
-    heads = [m.config.num_attention_heads for m in (student, self.teacher)]
-    if heads[0] != heads[1]: raise ValueError(f"the student has {heads[0]} attention heads in a layer, the teacher {heads[1]}: they are compared "
-        "one by one, so give the student as many heads (TinyBERT does), or leave 'attention' out of the weights")
     for m in (student, self.teacher):
         self._undo.append(partial(m.set_attn_implementation, m.config._attn_implementation))
         m.set_attn_implementation('eager')
@@ -408,3 +421,56 @@ class _TermMean(Metric):
         rows = self.owner.rows
         values = [float(r[self.term]) for r in rows if r['epoch'] == rows[-1]['epoch'] and self.term in r]
         return sum(values)/len(values) if values else float('nan')
+
+# %% ../../nbs/train/distill.ipynb #dc399b49
+def _groups(groups, n):
+    "For each of `n` layers the number of its group."
+    if isinstance(groups, int) and not isinstance(groups, bool):
+        if not 1 <= groups <= n: raise ValueError(f'groups={groups}: expected from 1 to {n}, the number of layers')
+        return [i*groups//n for i in range(n)]
+    groups = list(groups)
+    if len(groups) != n: raise ValueError(f'groups has {len(groups)} entries for {n} layers')
+    return groups
+
+def _check_group(blocks, config, members):
+    "Refuse to let one layer stand for others that are built in another way."
+    built = lambda b: (type(b), {n.replace('.up.', '.').replace('.down.', '.') for n, _ in b.named_parameters()})
+    lists = [v for k, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == len(blocks) and k != 'layer_groups']
+    for i in members[1:]:
+        if built(blocks[i]) != built(blocks[members[0]]) or any(v[i] != v[members[0]] for v in lists):
+            raise ValueError(f'layer {i} is built in another way than layer {members[0]}: they cannot be one; put them into different groups')
+
+# %% ../../nbs/train/distill.ipynb #9f0c0c43
+def _copies(module, state, prefix, metadata):
+    "Give every name in a state dict a tensor of its own."
+    seen = set()
+    for k in [k for k in state if k.startswith(prefix)]:
+        place = (state[k].data_ptr(), state[k].shape)
+        if place in seen: state[k] = state[k].clone()
+        seen.add(place)
+
+def _record_places(enc):
+    "Write the ranks of all places of shared layers into the config, where a rank plan is kept."
+    record_plan(enc)
+    plan = {n.removeprefix(f'{enc.base_model_prefix}.'): m.rank for n, m in enc.named_modules(remove_duplicate=False) if isinstance(m, (LowRankLinear, LowRankEmbedding))}
+    for config in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
+        if plan: config.quantization_config['plan'] = plan
+
+# %% ../../nbs/train/distill.ipynb #7b52af20
+def share_layers(
+    model, # Transformers model, any module that contains one, or learner; untouched
+    groups=None, # How many groups of neighbours, or for each layer its group; default: as `config.layer_groups` says, or one group
+)->PreTrainedModel: # A copy in which the layers of a group are one module; `config.layer_groups` has the groups
+    "Let layers of an encoder share their weights, as ALBERT's do."
+    enc = copy.deepcopy(_model_of(model))
+    stack = _stack(enc)
+    if len(stack) != enc.config.num_hidden_layers: raise ValueError(f'{type(enc).__name__} has {len(stack)} block for {enc.config.num_hidden_layers} layers: they are shared already')
+    groups = _groups((getattr(enc.config, 'layer_groups', None) or 1) if groups is None else groups, len(stack))
+    for g in dict.fromkeys(groups):
+        members = [i for i, o in enumerate(groups) if o == g]
+        _check_group(stack, enc.config, members)
+        for i in members: stack[i] = stack[members[0]]
+    if _copies not in stack._state_dict_hooks.values(): stack.register_state_dict_post_hook(_copies)
+    for config in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values(): config.layer_groups = groups
+    _record_places(enc)
+    return enc
