@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/distill.html.md"""
 __all__ = ['DISTIL_LOSSES', 'Seen', 'distil_init', 'soft_loss', 'cosine_loss', 'hidden_loss', 'attention_loss', 'distil_loss',
            'match_layers', 'DistilCallback', 'share_layers']
 
-# %% ../../nbs/train/distill.ipynb #1e355f59
+# %% ../../nbs/train/distill.ipynb #a7aa6601
 import copy
 from collections import namedtuple
 from functools import partial
@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.compress import DIVERGENCES
-from ..rank.layers import LowRankEmbedding, LowRankLinear, record_plan
+from ..rank.layers import LowRankEmbedding, LowRankLinear, plan_of, record_plan
 
 # %% ../../nbs/train/distill.ipynb #07bd1a56
 def _stack(enc):
@@ -53,18 +53,26 @@ def _layer_numbers(layers, every, n):
         if not (count(i) and -n <= i < n): raise ValueError(f'layers names {i!r}: the teacher has layers 0 to {n-1}')
     return [i % n for i in layers]
 
-# %% ../../nbs/train/distill.ipynb #93603a85
+# %% ../../nbs/train/distill.ipynb #30a63115
 def _cut_config(config, keep, n):
     "Write into `config` that only the layers `keep` of `n` are left."
     for k, v in vars(config).items():
         if isinstance(v, (list, tuple)) and len(v) == n and k != 'architectures': setattr(config, k, [v[i] for i in keep])
     config.num_hidden_layers = len(keep)
 
+def _check_opens(student, keep):
+    "Refuse a student that its own config would build in another way."
+    if plan_of(student): return
+    with torch.device('meta'): built = type(student)(student.config).state_dict()
+    has = student.state_dict()
+    if odd := sorted(k for k in built.keys() | has.keys() if k not in built or k not in has or built[k].shape != has[k].shape):
+        raise ValueError(f'layers {keep} in this order make no {type(student).__name__} that could be loaded again: {odd[0]} would not be as its config says')
+
 def _model_of(o):
     "The transformers model in a learner or in a module."
     return encoder_of(o.model if isinstance(o, Learner) else o)
 
-# %% ../../nbs/train/distill.ipynb #bb25bccd
+# %% ../../nbs/train/distill.ipynb #4da90a1a
 def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
     layers=None, # Numbers of the teacher's layers to keep, in this order, counted from 0; negative ones count from the end
@@ -82,6 +90,7 @@ def distil_init(
         stack.append(b)
     for config in {id(m.config): m.config for m in student.modules() if isinstance(m, PreTrainedModel)}.values(): _cut_config(config, keep, n)
     record_plan(student)
+    _check_opens(student, keep)
     return student
 
 # %% ../../nbs/train/distill.ipynb #e2f55a25
