@@ -76,7 +76,7 @@ def _model_of(o):
 def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
     layers=None, # Numbers of the teacher's layers to keep, in this order, counted from 0; negative ones count from the end
-    every:int=2, # Without `layers`: keep layer 0 and every so manieth after it
+    every:int=2, # Without `layers`: keep layers 0, every, 2*every and so on
 )->PreTrainedModel: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
     "Cut a shallower student out of a teacher."
     student = copy.deepcopy(_model_of(teacher))
