@@ -239,10 +239,11 @@ def _weight_of(class_weights, kind, dls):
 def _kind_of(hf, dls):
     "The kind of head that the data ask for; raise if the model has learnt another"
     has, multi = problem_type(hf.config), 'multi_label_classification'
-    if not dls.multi_label and has == multi: raise ValueError('the model gives several labels a text, and the data have one: give lists of labels, or another model')
-    if dls.multi_label and (hf.config.problem_type or multi) != multi:
+    several = getattr(dls, 'multi_label', False)
+    if not several and has == multi: raise ValueError('the model gives several labels a text, and the data have one: give lists of labels, or another model')
+    if several and (hf.config.problem_type or multi) != multi:
         warnings.warn(f'the head of the model was trained for {has}; from here on it is for {multi}')
-    return multi if dls.multi_label else has
+    return multi if several else has
 
 # %% ../../nbs/train/learner.ipynb #ad53cca4
 @delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
