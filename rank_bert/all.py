@@ -10,8 +10,10 @@ __all__ = []
 # %% ../nbs/all.ipynb #b671e256
 from .data.text import *
 from .data.glue import *
+from .data.corpus import *
 from .models.anatomy import *
 from .models.base_models import *
+from .models.classifier import *
 from .rank.metrics import *
 from .rank.layers import *
 from .rank.calibrate import *
@@ -20,10 +22,12 @@ from .rank.allocate import *
 from .rank.compress import *
 from .rank.heads import *
 from .train.learner import *
+from .train.distill import *
+from .train.pretrain import *
 from .experiment.sweep import *
 from .experiment.report import *
 
 # %% ../nbs/all.ipynb #3683dc5c
 _common = {'svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker', 'uniform', 'energy', 'optimal', 'register', 'replace', 'score', 'latency', 'Run', 'Table',
-           'Choices', 'METHOD', 'command', 'predictions'}
+           'Choices', 'METHOD', 'command', 'predictions', 'pool', 'Seen', 'Corpus', 'SHARES', 'LAYOUTS', 'Checkpoints', 'pretrain'}
 __all__ = [o for o in dir() if not o.startswith('_') and o not in _common]
