@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/cli.html.md"""
 
 # %% auto #0
 __all__ = ['COMMANDS', 'BENCHES', 'command', 'in_shell', 'finetune', 'evaluate', 'predict', 'analyze', 'compress', 'sweep',
-           'report', 'bench', 'help']
+           'report', 'pretrain', 'bench', 'help']
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import os, sys, time, warnings
@@ -468,6 +468,54 @@ def report(
     page = module.report(folder, title)
     _say(page)
     return page
+
+# %% ../nbs/cli.ipynb #c6b49316
+def _rank(rank):
+    "A rank from the shell: a whole number, or a fraction of the weights"
+    return int(rank) if rank is not None and rank >= 1 and rank == int(rank) else rank
+
+def _pretrain_line(row): return f"step {row['step']:,}  tokens {row['tokens']:,}  " + '  '.join(f'{k} {row[k]:.4f}' for k in ('train_loss', 'valid_loss', 'perplexity', 'accuracy'))
+
+# %% ../nbs/cli.ipynb #a622568e
+@command
+def pretrain(
+    *files:str, # Text files, or folders with .txt files
+    model:str='tiny', # Size (tiny, mini, small, medium, base, L-2_H-128), or the folder of a model to go on with
+    vocab_size:int=None, # Size of the vocabulary to train (default: 8000, or as many as the text supports)
+    rank:float=None, # Low-rank from the start: rank of every linear map, or the fraction of its weights
+    steps:int=None, # Batches to train on
+    epochs:float=None, # Or passes over the text (default: 10)
+    minutes:float=None, # Or about how long, all told
+    max_length:int=128, # Tokens of a row
+    bs:int=32, # Rows a batch
+    lr:float=2e-3, # Largest learning rate
+    mask:float=0.15, # Share of the tokens to hide
+    masks:int=None, # Different masks of a row: 1 for the same ones always, 10 for BERT's (default: new ones in each pass)
+    whole_word:bool=False, # Hide all tokens of a word, or none?
+    layout:str='packed', # packed, document (no row crosses into the next), or line (a paragraph a row)
+    next_sentence:bool=False, # Ask also whether the second half of a row follows the first?
+    valid:float=0.05, # Share of the text to validate on
+    every:int=None, # Steps between reports and checkpoints (default: a twentieth of all)
+    seed:int=42, # Reaches everything that is random
+    bf16:bool=False, # Compute in bfloat16?
+    out:str='runs/pretrained', # Folder to write
+    resume:bool=False, # Go on with the run that was to write that folder?
+    overwrite:bool=False, # Replace what is in that folder, and forget an unfinished run?
+)->dict: # What `results.json` holds
+    """Pretrain a masked language model on text files, and save it as a transformers folder with its vocabulary.
+    Example: rank-bert-pretrain wiki.txt --model tiny --minutes 10 --out mine"""
+    if not files: raise ValueError('no text to read: give one or more files')
+    _positive(vocab_size=vocab_size, steps=steps, max_length=max_length, bs=bs, masks=masks, every=every); _check_lr(lr)
+    for o in files:
+        if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
+    _out_folder(out, overwrite)
+    from rank_bert.train.pretrain import pretrain as run
+    res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs, minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask,
+              masks=masks, whole_word=whole_word, layout=layout, next_sentence=next_sentence, valid=valid, every=every, seed=seed, bf16=bf16, resume=resume,
+              overwrite=overwrite, progress=in_shell() and sys.stderr.isatty(), report=lambda row: _say(_pretrain_line(row)))
+    for o in _scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')}): _say(o)
+    _say(f"saved in {out} after {res['seconds']:.0f} s")
+    return res
 
 # %% ../nbs/cli.ipynb #7d35cfde
 BENCHES = dict(train='bench_train', compress='bench_compress', infer='bench_infer')

@@ -8,8 +8,8 @@ Docs: https://rank-bert.github.io/rank_bert/train/pretrain.html.md"""
 __all__ = ['MLM_HEADS', 'mlm_dls', 'MaskedLM', 'MaskedLoss', 'uniform_ranks', 'MLMLearner', 'mlm_learner', 'warmup_linear',
            'Checkpoints', 'step_seconds', 'pretrain', 'plot_pretraining']
 
-# %% ../../nbs/train/pretrain.ipynb #01ee4528
-import copy, hashlib, json, math, os, random, shutil, time, warnings
+# %% ../../nbs/train/pretrain.ipynb #b523d868
+import copy, hashlib, inspect, json, math, os, random, shutil, time, warnings
 from functools import partial
 from pathlib import Path
 import numpy as np, pandas as pd, safetensors.torch as st, torch, torch.nn.functional as F
@@ -124,12 +124,12 @@ def _set_dropout(model, p):
     for m in model.modules():
         if isinstance(m, nn.Dropout): m.p = p
 
-# %% ../../nbs/train/pretrain.ipynb #b2e3a791
+# %% ../../nbs/train/pretrain.ipynb #7d56d5e3
 class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer"
-    start_epoch = 0
+    first_epoch = 0
     def _do_fit(self):
-        for self.epoch in range(self.start_epoch, self.n_epoch): self._with_events(self._do_epoch, 'epoch', CancelEpochException)
+        for self.epoch in range(self.first_epoch, self.n_epoch): self._with_events(self._do_epoch, 'epoch', CancelEpochException)
 
 def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
 
@@ -237,7 +237,7 @@ def _set_generators(python, numpy):
     random.setstate((python[0], tuple(python[1]), python[2]))
     np.random.set_state((numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:]))
 
-# %% ../../nbs/train/pretrain.ipynb #774e6360
+# %% ../../nbs/train/pretrain.ipynb #b4412f06
 def _latest(folder):
     "The newest whole checkpoint in `folder`, or None"
     found = sorted(Path(folder).glob('step-*')) if Path(folder).is_dir() else []
@@ -245,7 +245,8 @@ def _latest(folder):
 
 def _settings_differ(ours, theirs):
     "A sentence about the first setting that differs, or None"
-    for k in sorted({*ours, *theirs}):
+    for k in sorted({*ours, *theirs}, key=lambda o: (o == 'text', o)):
+        if k == 'text' and ours.get(k) != theirs.get(k): return 'the text, its vocabulary or how it is laid out has changed'
         if ours.get(k) != theirs.get(k): return f'{k} was {theirs.get(k)!r}, now it is {ours.get(k)!r}'
 
 # %% ../../nbs/train/pretrain.ipynb #b7c5b704
@@ -262,13 +263,13 @@ class Checkpoints(Callback):
         self.came_from = _latest(folder) if resume else None
         if resume and not self.came_from: raise FileNotFoundError(f'{folder} holds no checkpoint to go on from')
 
-# %% ../../nbs/train/pretrain.ipynb #64265498
+# %% ../../nbs/train/pretrain.ipynb #0792d9e0
 @patch
 def before_fit(self:Checkpoints):
     "Put everything back as it was, if there is something to go on from"
     if hasattr(self.learn, 'lr_finder'): return
     self.start = time.perf_counter()
-    self.learn.start_epoch = 0
+    self.learn.first_epoch = 0
     if self.came_from is None: return
     state = json.loads((self.came_from/'state.json').read_text(encoding='utf-8'))
     if s := _settings_differ(self.settings, state['settings']): raise ValueError(f'{self.came_from} is of another run: {s}')
@@ -276,7 +277,7 @@ def before_fit(self:Checkpoints):
     st.load_model(self.learn.model, self.came_from/'weights.safetensors')
     tensors = st.load_file(self.came_from/'training.safetensors')
     self._load_optimizer({k: v for k,v in tensors.items() if not k.startswith('rng.')})
-    self.learn.start_epoch, self.dls.train.step, self.rows, self.seconds = state['epoch'], state['step'], state['rows'], state['seconds']
+    self.learn.first_epoch, self.dls.train.step, self.rows, self.seconds = state['epoch'], state['step'], state['rows'], state['seconds']
     smooth = self.recorder.smooth_loss
     smooth.count, smooth.val = state['smooth'][0], torch.tensor(state['smooth'][1])
     _set_generators(**state['generators'])
@@ -382,7 +383,12 @@ def _checkpoint_folder(out, resume, overwrite):
         shutil.rmtree(folder)
     return folder
 
-# %% ../../nbs/train/pretrain.ipynb #fdb4ebf0
+# %% ../../nbs/train/pretrain.ipynb #dc0163e7
+def _data_settings(given):
+    "Settings of `mlm_dls`, those that were not given too, but for those that the fingerprint of the text covers"
+    every = {k: v.default for k,v in inspect.signature(mlm_dls).parameters.items()} | given
+    return {k: v for k,v in every.items() if k not in ('files', 'tokenizer', 'vocab_size', 'val_bs', 'valid', 'device')}
+
 def _learner_for(files, model, tokenizer, vocab_size, data, learner):
     "The learner of `pretrain`, whose tokenizer is that of the folder `model` if it is one"
     if tokenizer is None and not isinstance(model, (nn.Module, PreTrainedConfig)):
@@ -391,7 +397,7 @@ def _learner_for(files, model, tokenizer, vocab_size, data, learner):
     elif isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     return mlm_learner(mlm_dls(files, tokenizer, vocab_size, **data), model, **learner)
 
-# %% ../../nbs/train/pretrain.ipynb #d7f75395
+# %% ../../nbs/train/pretrain.ipynb #54f6ae44
 @delegates(mlm_dls, but=['files', 'tokenizer', 'vocab_size', 'val_bs'])
 def pretrain(
     files, # Text file(s), or folder(s) of them
@@ -427,7 +433,7 @@ def pretrain(
     if not every and resume: every = _resumed(folder, 'every')
     every = every or max(1, math.ceil(steps/20))
     settings = dict(model=str(model) if not isinstance(model, PreTrainedConfig) else model.to_json_string(), rank=rank, steps=steps, every=every, lr=lr, warmup=warmup,
-                    dropout=dropout, bf16=bf16, **{k: v for k,v in kwargs.items() if k not in ('valid', 'device')}, text=_digest(learn))
+                    dropout=dropout, bf16=bf16, **_data_settings(kwargs), text=_digest(learn))
     return _run(learn, schedule, settings, folder, out, dict(resume=resume, overwrite=overwrite, progress=progress, report=report), began)
 
 # %% ../../nbs/train/pretrain.ipynb #75a6c7f2
