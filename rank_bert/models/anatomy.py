@@ -15,12 +15,13 @@ from contextlib import contextmanager
 import torch, torch.nn as nn
 from transformers import PreTrainedModel
 
-# %% ../../nbs/models/anatomy.ipynb #2af0fbd8
+# %% ../../nbs/models/anatomy.ipynb #9d3e5e5e
 def encoder_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->PreTrainedModel: # The outermost transformers model inside `model`
     "Find the transformers model in `model`."
-    if not isinstance(model, nn.Module): raise TypeError(f"expected a torch module with a transformers model in it, got {type(model).__name__}")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"expected a torch module with a transformers model in it, got {type(model).__name__}")
     for m in model.modules():
         if isinstance(m, PreTrainedModel): return m
     raise ValueError(f"no transformers model inside {type(model).__name__}: pass a PreTrainedModel, or a module that contains one")
@@ -63,12 +64,13 @@ add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.', uses
     query='attention.query', key='attention.key', value='attention.value', attention_output='attention.dense',
     ffn_in='ffn', ffn_out='ffn_output')
 
-# %% ../../nbs/models/anatomy.ipynb #88d38be6
+# %% ../../nbs/models/anatomy.ipynb #bdaa1477
 add_family('deberta-v2', r'encoder\.layer\.(\d+)\.', query='attention.self.query_proj', key='attention.self.key_proj',
     value='attention.self.value_proj', position_key='attention.self.pos_key_proj', position_query='attention.self.pos_query_proj',
     attention_output='attention.output.dense', ffn_in='intermediate.dense', ffn_out='output.dense')
 add_family('deberta', r'encoder\.layer\.(\d+)\.', query_key_value='attention.self.in_proj', position_key='attention.self.pos_proj',
-    position_query='attention.self.pos_q_proj', attention_output='attention.output.dense', ffn_in='intermediate.dense', ffn_out='output.dense')
+    position_query='attention.self.pos_q_proj', attention_output='attention.output.dense', ffn_in='intermediate.dense',
+    ffn_out='output.dense')
 add_family('modernbert', r'layers\.(\d+)\.', query_key_value='attn.Wqkv', attention_output='attn.Wo', ffn_in='mlp.Wi', ffn_out='mlp.Wo')
 
 # %% ../../nbs/models/anatomy.ipynb #9a9bb04a
@@ -210,13 +212,14 @@ def open_maps(
     finally:
         if not inner: _close(enc, fam)
 
-# %% ../../nbs/models/anatomy.ipynb #f2fe731f
+# %% ../../nbs/models/anatomy.ipynb #ba395f09
 def input_names(
     model:nn.Module, # A transformers model
 )->list: # Names of the tensors in a batch that it can use
     "List the inputs of a model's `forward`."
     one_segment = getattr(getattr(model, 'config', None), 'type_vocab_size', None) in (0, 1)
-    return [k for k in inspect.signature(model.forward).parameters if k not in ('labels', 'args', 'kwargs') and not (one_segment and k=='token_type_ids')]
+    left_out = {'labels', 'args', 'kwargs', *(['token_type_ids'] if one_segment else [])}
+    return [k for k in inspect.signature(model.forward).parameters if k not in left_out]
 
 # %% ../../nbs/models/anatomy.ipynb #256c59b2
 def map_uses(
@@ -228,7 +231,7 @@ def map_uses(
     def times(l): return position if l.role.startswith('position') else fam.uses(enc.config, *_match(fam, l.name)[0]) if fam.uses else 1
     return {l.name: times(l) for l in linears(model)}
 
-# %% ../../nbs/models/anatomy.ipynb #621fcce3
+# %% ../../nbs/models/anatomy.ipynb #af4ac124
 def _is_weight_of(name, maps):
     "Is parameter `name` a weight of one of `maps`, which are names?"
     owner,_,last = name.rpartition('.')
@@ -244,7 +247,7 @@ def parameter_parts(
     parts = {k: {} for k in ('linear', 'embeddings', 'head', 'other')}
     for n,p in enc.named_parameters():
         own = n.removeprefix(prefix)
-        part = ('linear' if _is_weight_of(n, maps) else 'other' if n.startswith(stems) else 'head' if id(p) not in base or own.startswith('pooler')
-            else 'embeddings' if 'emb' in own else 'other')
+        part = ('linear' if _is_weight_of(n, maps) else 'other' if n.startswith(stems)
+            else 'head' if id(p) not in base or own.startswith('pooler') else 'embeddings' if 'emb' in own else 'other')
         parts[part][n] = p
     return parts
