@@ -106,6 +106,7 @@ class Decomposed:
         n_samples:int=1024, # Sentences to use of batches
         progress:bool=True, # Show progress bars?
     ):
+        if any(hasattr(m, 'base_layer') for m in model.modules()): raise ValueError("the model has adapters, which would be lost: merge_lora it first")
         self.model,self.method,self.f = model,method,get_decomposition(method)
         self.shapes = {n: tuple(w.shape) for n,w in finite_weights(model).items()}
         self.prints,self.calibration = fingerprint(model),_calibrated(model, calibration, method, n_samples, progress)
