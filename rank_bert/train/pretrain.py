@@ -191,20 +191,22 @@ def fit_warmup(self:MLMLearner,
     cbs = L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=warmup_linear(lr or self.lr, warmup)))
     self.fit(n_epoch, lr or self.lr, cbs=cbs, **kwargs)
 
-# %% ../../nbs/train/pretrain.ipynb #003c6e37
+# %% ../../nbs/train/pretrain.ipynb #864e0a15
 @patch
 def evaluate(self:MLMLearner,
     dl=None, # Data loader; default: the validation set, whose masks are always the same
-)->dict: # loss (in nats a hidden token), perplexity, accuracy, and for pairs next_sentence accuracy
+)->dict: # loss (in nats a hidden token), perplexity, accuracy, masked_loss, and for pairs next_sentence accuracy
     "Measure on hidden tokens"
-    device, sums, n, rows = next(self.model.parameters()).device, np.zeros(3), 0, 0
+    device, sums, n, rows, tok = next(self.model.parameters()).device, np.zeros(5), 0, 0, self.dls.tokenizer
     with evaluating(self.model):
         for x, y, *nxt in (to_device(b, device) for b in dl or self.dls.valid):
             preds = self.model(x)
             z = _scores_of(preds).float()
-            sums += F.cross_entropy(z, y, reduction='sum').item(), (z.argmax(-1) == y).sum().item(), (preds[1].argmax(-1) == nxt[0]).sum().item() if nxt else 0
+            loss, shown = F.cross_entropy(z, y, reduction='none'), x['input_ids'].flatten()[x['masked_positions']] == tok.mask_token_id
+            right = (preds[1].argmax(-1) == nxt[0]).sum().item() if nxt else 0
+            sums += loss.sum().item(), (z.argmax(-1) == y).sum().item(), right, loss[shown].sum().item(), shown.sum().item()
             n, rows = n + len(y), rows + len(x['input_ids'])
-    res = dict(loss=float(sums[0]/n), perplexity=math.exp(sums[0]/n), accuracy=float(sums[1]/n))
+    res = dict(loss=float(sums[0]/n), perplexity=math.exp(sums[0]/n), accuracy=float(sums[1]/n), masked_loss=float(sums[3]/max(sums[4], 1)))
     return {**res, 'next_sentence': float(sums[2]/rows)} if self.dls.train_ds.y is not None else res
 
 # %% ../../nbs/train/pretrain.ipynb #8f91b65e
