@@ -6,23 +6,29 @@ Docs: https://rank-bert.github.io/rank_bert/train/constrain.html.md"""
 
 # %% auto #0
 __all__ = ['Projected', 'PROJECTION_NORMS', 'MOMENTS', 'RANK_SCHEDULES', 'nuclear_norm', 'NuclearNormPenalty', 'soft_threshold',
-           'project_rank', 'projection_norm', 'RankProjection', 'RankSchedule']
+           'project_rank', 'projection_norm', 'RankProjection', 'RankSchedule', 'to_factors', 'LowRankSwitch']
 
-# %% ../../nbs/train/constrain.ipynb #7cbc8d1f
-import math
+# %% ../../nbs/train/constrain.ipynb #cec0591c
+import math, random, warnings
 from collections import namedtuple
+from pathlib import Path
 
-import numpy as np, torch
+import numpy as np, pandas as pd, torch
 from fastai.callback.core import Callback
 from fastai.callback.fp16 import MixedPrecision
+from fastai.learner import Learner, SkipToEpoch
 from fastcore.basics import patch
+from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
 
+from ..io import new_file
 from ..models.anatomy import encoder_of, linears
+from ..rank.allocate import max_rank
 from ..rank.compress import Decomposed
 from ..rank.decompose import damped_root
-from ..rank.layers import LowRankLinear
+from ..rank.layers import LowRankLinear, plan_of, record_plan, replace
+from ..rank.metrics import stable_rank
 
 # %% ../../nbs/train/constrain.ipynb #34723be4
 class _Constraint(Callback):
@@ -362,3 +368,124 @@ def ranks_at(self:RankSchedule,
     full = {l.name: min(l.module.out_features, l.module.in_features) for l in self._maps}
     at = {n: round((1 - y)*a.get(n, f) + y*b.get(n, f)) for n, f in full.items()}
     return {n: r for n, r in at.items() if r < full[n]}
+
+# %% ../../nbs/train/constrain.ipynb #b6e9a8d2
+def _carried(state, shape, means, squares):
+    "An optimiser's state of a weight, in other coordinates"
+    res = {}
+    for k, v in state.items():
+        if not torch.is_tensor(v) or v.shape != shape: res[k] = v.clone() if torch.is_tensor(v) else v
+        else: res[k] = (squares if k in _SQUARES else means)(v.to(torch.promote_types(v.dtype, torch.float32))).to(v.dtype)
+    res.pop('basis', None)
+    return res
+
+def _hand_over(opt, old, up, down):
+    "Put two factors in the place of a weight, in an optimiser"
+    opt.param_lists = [[q for p in ps for q in ((up, down) if p is old else (p,))] for ps in opt.param_lists]
+    state, a, b = _states(opt).pop(old, None), down.detach(), up.detach()
+    if old.grad is not None: up.grad, down.grad = old.grad@a.T, b.T@old.grad
+    if not state: return
+    _states(opt)[up] = _carried(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
+    _states(opt)[down] = _carried(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
+
+# %% ../../nbs/train/constrain.ipynb #009abaa7
+def to_factors(
+    learn:Learner, # Its model is changed in place
+    plan, # Rank for all dense maps, or a rank plan: name -> rank, or None to leave it dense
+):
+    "Factorise linear maps of a learner by truncated SVD, and let its optimiser go on with the factors."
+    enc = encoder_of(learn.model)
+    maps = _own_maps(learn.model, None)
+    ranks = _check_ranks(maps if isinstance(plan, dict) else [l for l in maps if not _factorised(l)], plan)
+    if thin := [l.name for l in maps if _factorised(l) and l.name in ranks]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
+    for l in maps:
+        if l.name not in ranks: continue
+        new = LowRankLinear.from_linear(l.module, ranks[l.name])
+        new.up.bias = l.module.bias
+        replace(enc, l.module, new)
+        if learn.opt is not None: _hand_over(learn.opt, l.module.weight, new.up.weight, new.down.weight)
+    record_plan(enc)
+    for cb in learn.cbs:
+        if isinstance(cb, _Constraint) and hasattr(cb, '_maps'): cb._find()
+
+# %% ../../nbs/train/constrain.ipynb #5558ec03
+class LowRankSwitch(_Constraint):
+    "Train dense, and swap linear maps for factors when their stable ranks have settled, or at a given time."
+    order = 65 # after a step and its schedules
+    def __init__(self,
+        at:float=None, # Epochs after which to switch, 0 for before the first step; None when stable ranks have settled
+        rank=None, # Rank for all maps, or a rank plan; None for Cuttlefish's scaled stable rank
+        roles=None, # One role or several of `ROLES`; all when None
+        tol:float=.02, # Settled is what changes by at most this share from look to look
+        every:float=1., # Epochs from look to look
+        layerwise:bool=False, # Switch each map when it has settled, not all when all have?
+    ):
+        if at is not None: _check_number('at', at, zero=True)
+        _check_number('tol', tol, zero=True), _check_number('every', every)
+        self.at, self.rank, self.roles, self.tol, self.every, self.layerwise = at, rank, roles, tol, every, layerwise
+        self.rows, self.switched = [], {}
+
+    @property
+    def history(self): return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
+
+# %% ../../nbs/train/constrain.ipynb #05115568
+@patch
+def before_fit(self:LowRankSwitch):
+    "Look for the first time, or switch."
+    if hasattr(self.learn, 'lr_finder'): return
+    self._find()
+    if self.rank is not None: _check_ranks(self._maps, self.rank)
+    if self.at is not None and self.at > self.n_epoch: raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
+    if not self.rows: self._look(0.)
+    if self.at == 0: self._switch(self._waiting(), 0.)
+
+@patch
+def after_batch(self:LowRankSwitch):
+    "Look, if it is time, and switch what has settled."
+    if hasattr(self.learn, 'lr_finder') or not (names := self._waiting()): return
+    now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
+    if self.at is not None: return self._switch(names, now) if now >= self.at else None
+    if int(now/self.every + 1e-9) == int(before/self.every + 1e-9): return
+    self._look(now)
+    settled = [n for n in names if self._settled(n)]
+    if settled and (self.layerwise or settled == names): self._switch(settled, now)
+
+@patch
+def after_fit(self:LowRankSwitch):
+    if not hasattr(self.learn, 'lr_finder') and not self.switched: warnings.warn('LowRankSwitch: no map was switched to factors; see .history for its stable ranks, and raise tol or give at=')
+
+# %% ../../nbs/train/constrain.ipynb #e4959411
+@patch
+def _waiting(self:LowRankSwitch): return [l.name for l in self._maps if not _factorised(l) and l.name not in self.switched]
+
+@patch
+def _look(self:LowRankSwitch, epoch):
+    "Note the stable ranks of the dense maps"
+    for ls in _by_shape([l for l in self._maps if not _factorised(l)], lambda l: l.module.weight.shape):
+        ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
+        self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
+
+@patch
+def _stable(self:LowRankSwitch, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
+
+@patch
+def _settled(self:LowRankSwitch, name): return abs((s := self._stable(name))[-1] - s[-2]) <= self.tol*s[-2]
+
+# %% ../../nbs/train/constrain.ipynb #ec7d41e9
+@patch
+def _switch(self:LowRankSwitch, names, epoch):
+    "Swap maps for factors, where these are smaller"
+    if self.at: self._look(epoch)
+    shapes = {l.name: (l.module.out_features, l.module.in_features) for l in self._maps}
+    given = None if self.rank is None else _check_ranks(self._maps, self.rank)
+    def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable(n))[-1]*min(shapes[n])/s[0])
+    plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
+    self.switched |= plan
+    self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable(n)[-1], rank=r) for n, r in plan.items()]
+    if any(plan.values()): to_factors(self.learn, plan)
+
+@patch
+def state_dict(self:LowRankSwitch): return dict(rows=self.rows, switched=self.switched)
+
+@patch
+def load_state_dict(self:LowRankSwitch, state): self.rows, self.switched = state['rows'], state['switched']
