@@ -127,16 +127,14 @@ def _adopt(hf, make):
     hf._adapters = Adapters(peft, {n for n, p in hf.named_parameters() if p.requires_grad}, frozen)
     hf._hf_peft_config_loaded = True # transformers then saves a PEFT folder
 
-# %% ../../nbs/train/adapters.ipynb #ff73279b
+# %% ../../nbs/train/adapters.ipynb #2376fd24
 def lora_splitter(
     model:nn.Module, # Anything with one adapted transformers model inside
 )->L: # Lists of parameters: the adapters of every layer, the head
     "Split what trains of an adapted model into groups by depth."
     hf = encoder_of(model)
     if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters: add_lora puts them in')
-    ids = {id(p) for n, p in hf.named_parameters() if n in hf._adapters.trained}
-    groups = ([p for p in g if id(p) in ids] for g in encoder_splitter(model))
-    return L(g for g in groups if g)
+    return encoder_splitter(model) # leaves the rest out
 
 def _train_adapters(learn):
     "Let a learner's optimiser have the adapters and the head."

@@ -93,7 +93,11 @@ def encoder_splitter(
     in_layers, in_pooler, in_base = ({id(p) for p in of(m)} for m in (layers or None, pooler, base))
     first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
     head = of(pooler) + [p for p in model.parameters() if id(p) not in in_base]
-    return L(o for o in [first, *map(of, layers), head] if o)
+    groups = [first, *map(of, layers), head]
+    if hasattr(hf, '_adapters'): # of an adapted model, only what `add_lora` trains
+        ids = {id(p) for n, p in hf.named_parameters() if n in hf._adapters.trained}
+        groups = [[p for p in g if id(p) in ids] for g in groups]
+    return L(o for o in groups if o)
 
 # %% ../../nbs/train/learner.ipynb #3411ffaf
 _HYPERS = ('lr', 'mom', 'sqr_mom', 'eps', 'wd')
