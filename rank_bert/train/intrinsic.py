@@ -269,7 +269,7 @@ class IntrinsicDimension:
         tail = reached[::-1].cummin()[::-1]
         self.d = int(tail.index[tail][0]) if tail.drop(self.n, errors='ignore').any() else None # The least d tried from which on all reach the target; None if none does
 
-# %% ../../nbs/train/intrinsic.ipynb #37df8660
+# %% ../../nbs/train/intrinsic.ipynb #72f0a5bd
 @patch
 def summary(self:IntrinsicDimension)->pd.DataFrame: # Index d; columns mean, std and number of seeds, share of the full score, and whether it suffices
     "Tabulate the scores by dimension."
@@ -296,6 +296,8 @@ def plot(self:IntrinsicDimension,
     ax.axhline(self.full, color='k', lw=1, label='all parameters')
     ax.axhline(self.target, color='C3', ls='--', lw=1, label=f'{self.threshold:.0%} of it')
     ax.set(xscale='log', xlabel='dimension', ylabel='score')
+    ax.set_xticks([], minor=True)
+    ax.set_xticks(ds := sorted(set(t.d)), [f'{d:,}' for d in ds])
     ax.legend(fontsize='small')
     return ax
 
