@@ -261,7 +261,8 @@ def plan_of(
 )->dict: # Module name without the base model's prefix -> rank, for every factorised layer
     "Read the rank plan off the layers of a model."
     enc = encoder_of(model)
-    return {n.removeprefix(f'{enc.base_model_prefix}.'): m.rank for n,m in enc.named_modules() if isinstance(m, (LowRankLinear, LowRankEmbedding))}
+    return {n.removeprefix(f'{enc.base_model_prefix}.'): m.rank for n,m in enc.named_modules(remove_duplicate=False)
+        if isinstance(m, (LowRankLinear, LowRankEmbedding))}
 
 # %% ../../nbs/rank/layers.ipynb #1c436c2f
 def record_plan(
