@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/monitor.html.md"""
 # %% auto #0
 __all__ = ['Spectrum', 'MONITOR_METRICS', 'WHAT', 'read_history', 'RankMonitor', 'plot_rank_history']
 
-# %% ../../nbs/train/monitor.ipynb #ab10f03a
+# %% ../../nbs/train/monitor.ipynb #6bed7e62
 import inspect, json, math, os, re, time, warnings
 from collections import namedtuple
 from functools import partial
@@ -18,7 +18,6 @@ from fastai.callback.core import Callback
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
-from IPython.display import display
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -264,7 +263,7 @@ def _count(name, value, least=1):
         raise ValueError(f"{name}={value!r}: expected an integer from {least}, or None")
     return value
 
-# %% ../../nbs/train/monitor.ipynb #d9276a72
+# %% ../../nbs/train/monitor.ipynb #133bfdea
 class RankMonitor(Callback):
     "Record the ranks of every linear map and head of an encoder while it trains."
     order,run_valid = 45,False # after gradients are accumulated, unscaled, clipped or changed by other callbacks
@@ -282,7 +281,8 @@ class RankMonitor(Callback):
         budget:float=.04, # Fraction of the time that records may take, if `every` is None
     ):
         self.every,self.tokens,self.heads,self.start,self.resume,self.live = _count('every', every),_count('tokens', tokens),heads,start,resume,live
-        self.what,self.measures = _known('what', _listed(what), WHAT),_metric_functions(metrics)
+        self.what,self.asked = _known('what', _listed(what), WHAT),_listed(metrics)
+        _metric_functions(self.asked) # says what is wrong with them
         self.roles = None if roles is None else _known('roles', _listed(roles), ROLES+MORE_ROLES)
         if not 0<budget<=1: raise ValueError(f"budget={budget!r}: expected a fraction of the time, in (0, 1]")
         self.file,self.budget,self.records = None if path is None else Path(path),budget,[]
@@ -460,7 +460,7 @@ def _record(self:RankMonitor, step, last=False):
     self._spent += self._cost
     self._close()
 
-# %% ../../nbs/train/monitor.ipynb #a06c2770
+# %% ../../nbs/train/monitor.ipynb #bb992ac5
 def _with_heads(what, maps, sums, sizes):
     "What, name, layer, role and head of each sum, and the sum: whole maps, then their heads."
     for l in maps:
@@ -473,7 +473,7 @@ def _with_heads(what, maps, sums, sizes):
 def _measured(self:RankMonitor, keyed, norm=lambda key: 0.):
     "Rows of the history."
     keys,sums = zip(*keyed) if keyed else ((), ())
-    values = _measure(sums, [norm(k) for k in keys], self.measures)
+    values = _measure(sums, [norm(k) for k in keys], _metric_functions(self.asked))
     return [[*k, m, v] for k,got in zip(keys, values) for m,v in got.items()]
 
 @patch
@@ -582,12 +582,17 @@ def plot_rank_history(
     else: axs[0].figure.colorbar(image, ax=list(axs))
     return axs
 
-# %% ../../nbs/train/monitor.ipynb #e0be6c75
+# %% ../../nbs/train/monitor.ipynb #6bfa73b9
+def _display(fig):
+    "Show a figure in a notebook, and give the handle that updates it."
+    from IPython.display import display
+    return display(fig, display_id=True)
+
 @patch
 def _draw(self:RankMonitor):
     "Show the history so far."
     if not self.live or not in_notebook() or not hasattr(self.learn, 'progress'): return
     fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-    if self._at==self._offset or self._shown is None: self._shown = display(fig, display_id=True)
+    if self._at==self._offset or self._shown is None: self._shown = _display(fig)
     else: self._shown.update(fig)
     plt.close(fig)
