@@ -7,9 +7,9 @@ Docs: https://rank-bert.github.io/rank_bert/train/constrain.html.md"""
 # %% auto #0
 __all__ = ['Projected', 'PROJECTION_NORMS', 'MOMENTS', 'RANK_SCHEDULES', 'FACTOR_INITS', 'nuclear_norm', 'NuclearNormPenalty',
            'soft_threshold', 'project_rank', 'projection_norm', 'RankProjection', 'RankSchedule', 'to_factors',
-           'LowRankSwitch', 'factor_init', 'start_factorised', 'FrobeniusDecay']
+           'LowRankSwitch', 'factor_init', 'start_factorised', 'FrobeniusDecay', 'GaLore', 'ResumeFit']
 
-# %% ../../nbs/train/constrain.ipynb #cec0591c
+# %% ../../nbs/train/constrain.ipynb #08c78b08
 import math, random, warnings
 from collections import namedtuple
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np, pandas as pd, torch
 from fastai.callback.core import Callback
 from fastai.callback.fp16 import MixedPrecision
 from fastai.learner import Learner, SkipToEpoch
+from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
@@ -225,19 +226,20 @@ def _roots(norm, maps):
     roots = {l.name: PROJECTION_NORMS[norm.method](norm.calibration and norm.calibration[l.name]) for l in maps}
     return {l.name: tuple(unit(t, _matrices(l)[0]) for t in roots[l.name]) for l in maps}
 
-# %% ../../nbs/train/constrain.ipynb #88e4e0da
+# %% ../../nbs/train/constrain.ipynb #4472051f
 _MEANS, _SQUARES = ('exp_avg', 'grad_avg', 'momentum_buffer'), ('exp_avg_sq', 'sqr_avg', 'max_exp_avg_sq', 'square_avg')
+_BASES = ('basis', 'subspace') # what constraints keep in an optimiser's state
 
 def _tangent(state, columns, rows):
     "Take out of the running mean of a gradient what leads off the matrices of this rank"
-    for m in (state[k] for k in _MEANS if state.get(k) is not None):
+    for m in (state[k] for k in _MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
         m.sub_(rest - (rest@rows)@rows.mT)
 
 def _reset(state, columns, rows):
     "Let an optimiser begin anew"
     for k, v in state.items():
-        if torch.is_tensor(v) and k != 'basis': v.zero_()
+        if torch.is_tensor(v) and k not in _BASES: v.zero_()
         elif k == 'step': state[k] = 0
 
 MOMENTS = dict(keep=None, project=_tangent, reset=_reset)
@@ -256,7 +258,7 @@ def _check_ranks(maps, rank):
             raise ValueError(f'{l.name}: rank must be an integer from 1 to {most} for {l.module.in_features} features in and {l.module.out_features} out, got {r!r}')
     return {n: int(r) for n, r in ranks.items() if r is not None}
 
-# %% ../../nbs/train/constrain.ipynb #45fd4382
+# %% ../../nbs/train/constrain.ipynb #ce45df86
 class RankProjection(_Constraint):
     "Replace weights, after a step, by the nearest matrices of a rank."
     order = 30 # after anything else that changes a step
@@ -272,8 +274,14 @@ class RankProjection(_Constraint):
         if moments not in MOMENTS: raise ValueError(f"moments is {moments!r}: known are {', '.join(MOMENTS)}")
         self.rank, self.every, self.roles, self.norm, self.moments, self.iterations, self._bases = rank, every, roles, norm, moments, iterations, {}
 
-    def ranks_at(self, done): return _check_ranks(self._maps, self.rank)
     def __getstate__(self): return {**self.__dict__, 'norm': None, '_roots': None, '_bases': {}}
+
+@patch
+def ranks_at(self:RankProjection,
+    done:float, # Share of the fit that is done
+)->dict: # Name -> rank, for the maps that are projected
+    "Look up the ranks at a time."
+    return _check_ranks(self._maps, self.rank)
 
 @patch
 def _find(self:RankProjection):
@@ -370,14 +378,14 @@ def ranks_at(self:RankSchedule,
     at = {n: round((1 - y)*a.get(n, f) + y*b.get(n, f)) for n, f in full.items()}
     return {n: r for n, r in at.items() if r < full[n]}
 
-# %% ../../nbs/train/constrain.ipynb #b6e9a8d2
+# %% ../../nbs/train/constrain.ipynb #cd5c15ef
 def _carried(state, shape, means, squares):
     "An optimiser's state of a weight, in other coordinates"
     res = {}
     for k, v in state.items():
         if not torch.is_tensor(v) or v.shape != shape: res[k] = v.clone() if torch.is_tensor(v) else v
         else: res[k] = (squares if k in _SQUARES else means)(v.to(torch.promote_types(v.dtype, torch.float32))).to(v.dtype)
-    res.pop('basis', None)
+    for k in _BASES: res.pop(k, None)
     return res
 
 def _hand_over(opt, old, up, down):
@@ -386,6 +394,7 @@ def _hand_over(opt, old, up, down):
     state, a, b = _states(opt).pop(old, None), down.detach(), up.detach()
     if old.grad is not None: up.grad, down.grad = old.grad@a.T, b.T@old.grad
     if not state: return
+    if 'subspace' in state: state = _whole_moments(state, old.shape)
     _states(opt)[up] = _carried(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
     _states(opt)[down] = _carried(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
 
@@ -561,3 +570,157 @@ def before_step(self:FrobeniusDecay):
         by, b, a = lr*(own if self.wd is None else self.wd), up.data, down.data
         new = (b - by*b@(a@a.T))/(1 - lr*own), (a - by*(b.T@b)@a)/(1 - lr*own)
         b.copy_(new[0]), a.copy_(new[1])
+
+# %% ../../nbs/train/constrain.ipynb #d665ef71
+class GaLore(_Constraint):
+    "Let the optimiser see the gradients of linear maps in a subspace of low rank."
+    order = MixedPrecision.order + 4 # after clipping, last before the step
+    def __init__(self,
+        rank:int, # Dimension of the subspace
+        every:int=200, # Choose the subspace anew after so many steps, and when an epoch begins
+        scale:float=.25, # Factor of the step
+        roles=None, # One role or several of `ROLES`; all when None
+    ):
+        _check_count('rank', rank), _check_count('every', every), _check_number('scale', scale)
+        self.rank, self.every, self.scale, self.roles, self._whole, self._bases = rank, every, scale, roles, {}, {}
+    def before_fit(self):
+        self._restore()
+        self._find()
+        _check_ranks([l for l in self._maps if not _factorised(l)], self.rank)
+    def __getstate__(self): return {**self.__dict__, '_whole': {}, '_bases': {}}
+
+# %% ../../nbs/train/constrain.ipynb #b7d29ee9
+def _subspace(grad, rank):
+    "Leading left singular vectors of a wide matrix, right ones of a tall one"
+    g = grad.double() if grad.shape[0] <= grad.shape[1] else grad.double().T
+    return torch.linalg.eigh(g@g.T)[1][:, -rank:].flip(-1).to(torch.promote_types(grad.dtype, torch.float32))
+
+def _turned(state, shape, turn, left):
+    "An optimiser's state in other coordinates of the rows, or of the columns"
+    on = lambda t, v: t.to(v)@v if left else v@t.T.to(v)
+    return _carried(state, shape, lambda m: on(turn, m), lambda s: on(turn*turn, s))
+
+def _whole_moments(state, shape):
+    "An optimiser's state in a subspace, brought back to full size"
+    basis, left = state['subspace'], shape[0] <= shape[1]
+    return _turned(state, (basis.shape[1], shape[1]) if left else (shape[0], basis.shape[1]), basis, left)
+
+@patch
+def _matrices_now(self:GaLore): return [p for l in _trained(self._maps) for p in _matrices(l) if p.grad is not None and min(p.shape) > self.rank]
+
+# %% ../../nbs/train/constrain.ipynb #54425ee3
+@patch
+def before_step(self:GaLore):
+    "Make every matrix, and its gradient, a small one."
+    for p in self._matrices_now():
+        state, grad, left = _states(self.opt).get(p, {}), p.grad, p.shape[0] <= p.shape[1]
+        small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
+        old = state.get('subspace', self._bases.get(p))
+        basis = _subspace(grad, self.rank) if old is None or self._count % self.every == 0 else old
+        if old is not None and basis is not old: state.update(_turned(state, small, basis.T@old, left))
+        if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()): state.update(_turned(state, p.shape, basis.T, left))
+        self._bases[p], self._whole[p] = basis, (p.data, grad)
+        part = (basis.T.to(grad)@grad if left else grad@basis.to(grad)).contiguous()
+        p.grad, p.data = None, torch.zeros_like(part)
+        p.grad = part
+    self._count += 1
+
+@patch
+def after_step(self:GaLore):
+    "Carry the step back to the matrices."
+    hypers = {p: h for ps, h in zip(self.opt.param_lists, self.opt.hypers) for p in ps}
+    steps = {p: p.data for p in self._whole}
+    self._restore()
+    for p, step in steps.items():
+        basis, h = self._bases[p].to(step), hypers[p]
+        p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(basis@step if p.shape[0] <= p.shape[1] else step@basis.T, alpha=self.scale)
+        if _states(self.opt).get(p): _states(self.opt)[p]['subspace'] = self._bases[p]
+
+# %% ../../nbs/train/constrain.ipynb #14f11209
+@patch
+def _restore(self:GaLore):
+    "Put the matrices back"
+    for p, (data, grad) in self._whole.items():
+        p.grad, p.data = None, data
+        p.grad = grad
+    self._whole = {}
+
+@patch
+def after_cancel_batch(self:GaLore): self._restore()
+
+@patch
+def after_fit(self:GaLore):
+    "Bring the moments back to full size."
+    self._restore()
+    for p in self._bases:
+        if 'subspace' in (_states(self.opt).get(p) or {}): _states(self.opt)[p] = _whole_moments(_states(self.opt)[p], p.shape)
+    self._bases = {}
+
+# %% ../../nbs/train/constrain.ipynb #82fd4510
+class ResumeFit(Callback):
+    "Write all that the rest of a fit depends on when an epoch ends, and go on from it."
+    order = -5 # before the constraints look at the model
+    run_valid = False
+    def __init__(self,
+        file:str|Path, # Where to write, over what is there
+        resume:bool=False, # Go on from what is there?
+    ):
+        self.file, self.resume, self.begin = Path(file), resume, 0
+        if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
+
+def _with_state(learn): return {c.name: c for c in learn.cbs if isinstance(c, _Constraint) and hasattr(c, 'state_dict')}
+
+def _plain(o):
+    "Numbers of NumPy, which schedules leave in an optimiser, as Python's"
+    if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
+    if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
+    return o.item() if isinstance(o, np.generic) else o
+
+def _loader_state(dl): return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
+
+def _random_state():
+    name, keys, *rest = np.random.get_state()
+    return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [])
+
+# %% ../../nbs/train/constrain.ipynb #e22ba4b2
+@patch
+def after_epoch(self:ResumeFit):
+    "Write the state of the fit."
+    if hasattr(self.learn, 'lr_finder') or self.epoch < self.begin or rank_distrib(): return
+    state = dict(plan=plan_of(self.learn.model), model=self.learn.model.state_dict(), opt=_plain(self.opt.state_dict()), epoch=self.epoch + 1, n_epoch=self.n_epoch,
+                 random=_random_state(), loader=_loader_state(self.dls.train), callbacks={k: c.state_dict() for k, c in _with_state(self.learn).items()})
+    with new_file(self.file) as tmp: torch.save(state, tmp)
+
+@patch
+def before_fit(self:ResumeFit):
+    "Put everything back as it was."
+    self.begin = 0
+    if not self.resume or hasattr(self.learn, 'lr_finder'): return
+    s = torch.load(self.file, map_location='cpu', weights_only=True)
+    if s['n_epoch'] != self.n_epoch: raise ValueError(f"{self.file.name} is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ")
+    now = plan_of(self.learn.model)
+    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]: raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {self.file.name}: make the learner as it was made")
+    to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
+    self.learn.model.load_state_dict(s['model'])
+    self.opt.load_state_dict(s['opt'])
+    for k, c in _with_state(self.learn).items(): c.load_state_dict(s['callbacks'][k])
+    _set_random(s['random'], s['loader'], self.dls.train)
+    self.begin, self.resume = s['epoch'], False
+    self._skip = SkipToEpoch(self.begin)
+    self.learn.add_cb(self._skip)
+
+@patch
+def after_fit(self:ResumeFit):
+    if getattr(self, '_skip', None): self.learn.remove_cb(self._skip)
+    self._skip = None
+
+def _set_random(state, loader, dl):
+    "Put random generators and a loader back"
+    python, numpy = state['python'], state['numpy']
+    random.setstate((python[0], tuple(python[1]), python[2]))
+    np.random.set_state((numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:]))
+    torch.set_rng_state(state['torch'])
+    if state['cuda']: torch.cuda.set_rng_state_all(state['cuda'])
+    dl.rng.setstate((loader['rng'][0], tuple(loader['rng'][1]), loader['rng'][2]))
+    for k in ('epoch', 'step'):
+        if k in loader: setattr(dl, k, loader[k])
