@@ -45,10 +45,12 @@ class _Constraint(Callback):
 def _own_maps(model, roles):
     "The linear maps of `roles`; refuse a model whose maps are not modules with parameters of their own"
     maps, own = linears(model, roles), {id(p) for p in model.parameters()}
-    if not maps: raise ValueError(f'the model has no linear map of role {roles!r}: its roles are {", ".join(dict.fromkeys(l.role for l in linears(model)))}')
+    if not maps: raise ValueError(f'the model has no linear map of role {roles!r}: its roles are '
+                             f'{", ".join(dict.fromkeys(l.role for l in linears(model)))}')
     for l in maps:
         if any(id(p) not in own for p in l.module.parameters()):
-            raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, and cannot be constrained: choose other roles=')
+            raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, and cannot be constrained: '
+                             'choose other roles=')
     return maps
 
 def _check_number(name, value, zero=False):
@@ -250,7 +252,8 @@ def _check_ranks(maps, rank):
     if not isinstance(rank, dict): ranks = {l.name: rank for l in maps}
     else:
         short = {k: l.name for l in maps for k in (l.name, l.name.partition('.')[2])}
-        if odd := [k for k in rank if k not in short]: raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear map here, or not of the roles asked for')
+        if odd := [k for k in rank if k not in short]:
+            raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear map here, or not of the roles asked for')
         ranks = {short[k]: r for k, r in rank.items()}
     for l in maps:
         r, most = ranks.get(l.name), min(l.module.out_features, l.module.in_features)
@@ -462,7 +465,8 @@ def after_batch(self:LowRankSwitch):
 
 @patch
 def after_fit(self:LowRankSwitch):
-    if not hasattr(self.learn, 'lr_finder') and not self.switched: warnings.warn('LowRankSwitch: no map was switched to factors; see .history for its stable ranks, and raise tol or give at=')
+    if hasattr(self.learn, 'lr_finder') or self.switched: return
+    warnings.warn('LowRankSwitch: no map was switched to factors; see .history for its stable ranks, and raise tol or give at=')
 
 # %% ../../nbs/train/constrain.ipynb #e4959411
 @patch
@@ -557,7 +561,8 @@ def _decoupled(opt):
 def before_fit(self:FrobeniusDecay):
     "Check model and optimiser."
     self._find()
-    if not _decoupled(self.opt): raise ValueError(f'{type(getattr(self.opt, "opt", self.opt)).__name__} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0')
+    name = type(getattr(self.opt, 'opt', self.opt)).__name__
+    if not _decoupled(self.opt): raise ValueError(f'{name} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0')
 
 @patch
 def before_step(self:FrobeniusDecay):
@@ -606,7 +611,8 @@ def _whole_moments(state, shape):
     return _turned(state, (basis.shape[1], shape[1]) if left else (shape[0], basis.shape[1]), basis, left)
 
 @patch
-def _matrices_now(self:GaLore): return [p for l in _trained(self._maps) for p in _matrices(l) if p.grad is not None and min(p.shape) > self.rank]
+def _matrices_now(self:GaLore):
+    return [p for l in _trained(self._maps) for p in _matrices(l) if p.grad is not None and min(p.shape) > self.rank]
 
 # %% ../../nbs/train/constrain.ipynb #54425ee3
 @patch
@@ -676,11 +682,13 @@ def _plain(o):
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
-def _loader_state(dl): return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
+def _loader_state(dl):
+    return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
 
 def _random_state():
     name, keys, *rest = np.random.get_state()
-    return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [])
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=cuda)
 
 # %% ../../nbs/train/constrain.ipynb #e22ba4b2
 @patch
@@ -699,7 +707,9 @@ def before_fit(self:ResumeFit):
     s = torch.load(self.file, map_location='cpu', weights_only=True)
     if s['n_epoch'] != self.n_epoch: raise ValueError(f"{self.file.name} is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ")
     now = plan_of(self.learn.model)
-    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]: raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {self.file.name}: make the learner as it was made")
+    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]:
+        raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {self.file.name}: "
+                         'make the learner as it was made')
     to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
     self.learn.model.load_state_dict(s['model'])
     self.opt.load_state_dict(s['opt'])
