@@ -24,6 +24,10 @@ from .rank.heads import *
 from .train.learner import *
 from .train.distill import *
 from .train.pretrain import *
+from .train.monitor import *
+from .train.constrain import *
+from .train.adapters import *
+from .train.intrinsic import *
 from .experiment.sweep import *
 from .experiment.report import *
 
