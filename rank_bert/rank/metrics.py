@@ -7,7 +7,8 @@ Docs: https://rank-bert.github.io/rank_bert/rank/metrics.html.md"""
 # %% auto #0
 __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'renyi_rank', 'effective_rank', 'stable_rank',
            'participation_ratio', 'energy_rank', 'rankme', 'token_residual', 'random_edge', 'rank_above_random',
-           'random_spectrum', 'weight_of', 'finite_weights', 'spectra', 'rank_report', 'plot_spectra', 'plot_ranks']
+           'random_spectrum', 'weight_of', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra',
+           'plot_ranks']
 
 # %% ../../nbs/rank/metrics.ipynb #e40ced86
 import math
@@ -230,8 +231,13 @@ def rank_report(
     return pd.DataFrame([row(l) for l in linears(model, roles)])
 
 # %% ../../nbs/rank/metrics.ipynb #a4828ce1
-def _panels(n, width=3.2, height=2.6, cols=3):
-    "A figure with `n` panels."
+def panels(
+    n:int, # Panels
+    width:float=3.2, # Of each, in inches
+    height:float=2.6, # Of each, in inches
+    cols:int=3, # Most side by side
+): # Array of `n` matplotlib axes
+    "Make a figure with `n` panels."
     cols = min(n, cols)
     fig,axs = plt.subplots(-(-n//cols), cols, figsize=(width*cols, height*-(-n//cols)), squeeze=False, layout='constrained')
     for ax in axs.flat[n:]: ax.set_visible(False)
@@ -246,7 +252,7 @@ def plot_spectra(
     maps,sp = linears(model, roles),spectra(model, roles)
     names = list(dict.fromkeys(l.role for l in maps))
     depth = max(l.layer for l in maps)+1
-    axs = _panels(len(names))
+    axs = panels(len(names))
     for ax,role in zip(axs, names):
         for l in (l for l in maps if l.role==role): _spectrum_line(ax, weight_of(l.module), sp[l.name], (l.layer+1)/depth, log)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
@@ -273,7 +279,7 @@ def plot_ranks(
     reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k,r in reports.items()}
     for r in reports.values():
         if metric not in r: raise ValueError(f"no column {metric!r} in the report: choose one of {', '.join(map(str, r.columns[4:]))}")
-    axs = _panels(len(reports), width=4.2, height=3)
+    axs = panels(len(reports), width=4.2, height=3)
     for ax,(title,r) in zip(axs, reports.items()):
         for role,g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)
         ax.set(title=title, xlabel='layer', ylabel=metric, ylim=(0, 1.05*max(float(q[metric].max()) for q in reports.values())),

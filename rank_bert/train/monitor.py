@@ -23,10 +23,10 @@ from torch import nn
 
 from ..io import new_file
 from ..models.anatomy import MORE_ROLES, ROLES, encoder_of, family_of, linears
-from ..rank.calibrate import _Keep
-from ..rank.heads import _circuits
+from ..rank.calibrate import TextTokens
+from ..rank.heads import head_matrices
 from ..rank.layers import LowRankLinear, attentions
-from ..rank.metrics import _panels, effective_rank, energy_rank, participation_ratio, singular_values, stable_rank, token_residual
+from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual
 
 # %% ../../nbs/train/monitor.ipynb #6a59d392
 _Sum = namedtuple('_Sum', 'dense up down') # dense + up@down; a part that is missing is None
@@ -192,7 +192,7 @@ class _Capture:
         x = {**x, **x.get('kwargs', {})}
         ids = x['input_ids'] if x.get('input_ids') is not None else x['inputs_embeds'][...,0]
         mask = torch.ones_like(ids) if x.get('attention_mask') is None else x['attention_mask']
-        self.outputs,self.residuals,self.keep = {},[],_Keep(mask, self.batch_first) if mask.ndim==2 else _Keep(torch.ones_like(ids), self.batch_first)
+        self.outputs,self.residuals,self.keep = {},[],TextTokens(mask, self.batch_first) if mask.ndim==2 else TextTokens(torch.ones_like(ids), self.batch_first)
 
     def close(self):
         for h in self.hooks: h.remove()
@@ -494,7 +494,7 @@ def _circuit_sums(self:RankMonitor, maps):
     roles,got = {l.role for l in maps},[]
     for i,a in enumerate(blocks):
         if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
-        c = _circuits(a)
+        c = head_matrices(a)
         if {'query', 'key'}<=roles: got += [(('weight', a.name, i, 'query-key', h), _Sum(None, q.mT, k)) for h,(q,k) in enumerate(zip(c.query, c.key))]
         if {'value', 'attention_output'}<=roles: got += [(('weight', a.name, i, 'value-output', h), _Sum(None, o, v)) for h,(o,v) in enumerate(zip(c.output, c.value))]
     return got
@@ -573,7 +573,7 @@ def plot_rank_history(
     history = history.history if isinstance(history, RankMonitor) else history if isinstance(history, pd.DataFrame) else read_history(history)
     table,title = _chosen(history, what, metric, roles, heads)
     names = list(dict.fromkeys(table.columns.get_level_values('role')))
-    axs = _panels(len(names))
+    axs = panels(len(names))
     for ax,role in zip(axs, names):
         image = _lines(ax, table[role]) if kind=='lines' else _heat(ax, table[role], float(np.nanmax(table)))
         ax.set_title(role)

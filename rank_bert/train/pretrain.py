@@ -136,7 +136,7 @@ def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
 class _Perplexity(AvgMetric):
     "Exponential of the mean loss of the hidden tokens"
     def __init__(self): super().__init__(lambda z, y, *_: F.cross_entropy(_scores_of(z), y))
-    value = property(lambda self: float(np.exp(super(_Perplexity, self).value)))
+    value = property(lambda self: math.exp(float(super(_Perplexity, self).value)))
     name = 'perplexity'
 
 class _Accuracy(AvgMetric):
