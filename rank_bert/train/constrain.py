@@ -18,11 +18,12 @@ import numpy as np, pandas as pd, torch
 from fastai.callback.core import Callback
 from fastai.callback.fp16 import MixedPrecision
 from fastai.learner import Learner, SkipToEpoch
-from fastai.torch_core import rank_distrib
+from fastai.torch_core import get_model, num_distrib, rank_distrib
 from fastcore.basics import patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
-from torch import nn
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..io import new_file
 from ..models.anatomy import encoder_of, linears
@@ -418,8 +419,15 @@ def to_factors(
         replace(enc, l.module, new)
         if learn.opt is not None: _hand_over(learn.opt, l.module.weight, new.up.weight, new.down.weight)
     record_plan(enc)
+    learn.model = _watched_anew(learn.model)
     for cb in learn.cbs:
         if isinstance(cb, _Constraint) and hasattr(cb, '_maps'): cb._find()
+
+def _watched_anew(model):
+    "Among several processes, a model whose gradients are averaged: that of the new parameters too"
+    if not isinstance(model, DistributedDataParallel): return model
+    return DistributedDataParallel(model.module, device_ids=model.device_ids, output_device=model.output_device, broadcast_buffers=model.broadcast_buffers,
+                                   find_unused_parameters=model.find_unused_parameters)
 
 # %% ../../nbs/train/constrain.ipynb #5558ec03
 class LowRankSwitch(_Constraint):
@@ -674,7 +682,7 @@ class ResumeFit(Callback):
         self.file, self.resume, self.begin = Path(file), resume, 0
         if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
 
-def _with_state(learn): return {c.name: c for c in learn.cbs if isinstance(c, _Constraint) and hasattr(c, 'state_dict')}
+def _with_state(learn): return {c.name: c for c in learn.cbs if isinstance(c, _Constraint) and hasattr(type(c), 'state_dict')}
 
 def _plain(o):
     "Numbers of NumPy, which schedules leave in an optimiser, as Python's"
@@ -683,6 +691,7 @@ def _plain(o):
     return o.item() if isinstance(o, np.generic) else o
 
 def _loader_state(dl):
+    dl = getattr(dl, 'dl', dl) # inside that of several processes
     return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
 
 def _random_state():
@@ -690,13 +699,22 @@ def _random_state():
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=cuda)
 
+def _of_all(x):
+    "What each process has"
+    if not num_distrib(): return [x]
+    res = [None]*num_distrib()
+    distributed.all_gather_object(res, x)
+    return res
+
 # %% ../../nbs/train/constrain.ipynb #e22ba4b2
 @patch
 def after_epoch(self:ResumeFit):
     "Write the state of the fit."
-    if hasattr(self.learn, 'lr_finder') or self.epoch < self.begin or rank_distrib(): return
-    state = dict(plan=plan_of(self.learn.model), model=self.learn.model.state_dict(), opt=_plain(self.opt.state_dict()), epoch=self.epoch + 1, n_epoch=self.n_epoch,
-                 random=_random_state(), loader=_loader_state(self.dls.train), callbacks={k: c.state_dict() for k, c in _with_state(self.learn).items()})
+    if hasattr(self.learn, 'lr_finder') or self.epoch < self.begin: return
+    rng = _of_all(_random_state())
+    if rank_distrib(): return
+    state = dict(plan=plan_of(self.learn.model), model=get_model(self.learn.model).state_dict(), opt=_plain(self.opt.state_dict()), epoch=self.epoch + 1,
+                 n_epoch=self.n_epoch, random=rng, loader=_loader_state(self.dls.train), callbacks={k: c.state_dict() for k, c in _with_state(self.learn).items()})
     with new_file(self.file) as tmp: torch.save(state, tmp)
 
 @patch
@@ -711,10 +729,12 @@ def before_fit(self:ResumeFit):
         raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {self.file.name}: "
                          'make the learner as it was made')
     to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
-    self.learn.model.load_state_dict(s['model'])
+    if len(s['random']) != max(num_distrib(), 1):
+        raise ValueError(f"{self.file.name} was written by {len(s['random'])} processes, now there are {max(num_distrib(), 1)}: batches would differ")
+    get_model(self.learn.model).load_state_dict(s['model'])
     self.opt.load_state_dict(s['opt'])
     for k, c in _with_state(self.learn).items(): c.load_state_dict(s['callbacks'][k])
-    _set_random(s['random'], s['loader'], self.dls.train)
+    _set_random(s['random'][rank_distrib()], s['loader'], self.dls.train)
     self.begin, self.resume = s['epoch'], False
     self._skip = SkipToEpoch(self.begin)
     self.learn.add_cb(self._skip)
