@@ -39,7 +39,7 @@ def hub_reachable(
     return _hub[endpoint][0]
 
 # %% ../nbs/io.ipynb #6fc6c857
-_OURS = ('config.json', 'results.json', 'tuning.json', 'results.csv')
+_OURS = ('config.json', 'adapter_config.json', 'results.json', 'tuning.json', 'results.csv')
 
 def _check_ours(path):
     "Raise unless the folder `path` is a saved model or a result, and not one that we are in"

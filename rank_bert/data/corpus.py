@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 # %% auto #0
 __all__ = ['TEXT_FORMATS', 'LAYOUTS', 'SHARES', 'plain_documents', 'wikitext_documents', 'read_corpus', 'split_documents',
            'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'token_counts', 'unigram_entropy', 'MaskedTexts',
-           'make_examples', 'check_probability', 'MaskedDL']
+           'check_layout', 'make_examples', 'check_probability', 'MaskedDL']
 
 # %% ../../nbs/data/corpus.ipynb #81926463
 import hashlib, re
@@ -30,7 +30,7 @@ def plain_documents(
     return docs if docs[-1] else docs[:-1]
 
 # %% ../../nbs/data/corpus.ipynb #b4d2c7b2
-_HEADING, _TITLE = re.compile(r'\s*((?:= )+)(.*?)((?: =)+)\s*'), re.compile(r'\s*= [^=].*[^=] =\s*')
+_HEADING, _TITLE = re.compile(r'\s*((?:= )+)(.*?)((?: =)+)\s*'), re.compile(r'\s*= [^=](?:.*[^=])? =\s*')
 
 def wikitext_documents(
     lines:list, # Lines of a file
@@ -60,14 +60,14 @@ def _text_files(files):
 
 def read_corpus(
     files, # A text file, a folder with .txt files, or a list of either
-    format:str=None, # Key of `TEXT_FORMATS`; None to look for titles of WikiText
+    format:str=None, # Key of `TEXT_FORMATS`; None for WikiText where a file begins with a title of one, else plain
 )->list[list[str]]: # Documents, each a list of paragraphs
     "Read text files into documents"
     if format is not None and format not in TEXT_FORMATS: raise ValueError(f"format is {format!r}, which is not one of {', '.join(TEXT_FORMATS)}")
     docs = []
     for f in _text_files(files):
         lines = read_lines(f)
-        name = format or ('wikitext' if any(map(_TITLE.fullmatch, lines)) else 'plain')
+        name = format or ('wikitext' if _TITLE.fullmatch(next((o for o in lines if o.strip()), '')) else 'plain')
         docs += TEXT_FORMATS[name](lines)
     if not docs: raise ValueError(f"no text in {', '.join(map(str, listify(files)))}")
     return docs
@@ -85,9 +85,12 @@ def split_documents(
     if len(docs) < 2: raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
     size = np.array([sum(map(len, o)) for o in docs])
     order = np.arange(len(docs))[::-1] if one else np.random.default_rng(seed).permutation(len(docs))
-    n = int(np.clip(np.searchsorted(size[order].cumsum(), valid*size.sum()) + 1, 1, len(docs) - 1))
+    want = valid*size.sum()
+    if not one: order = order[size[order] <= max(want, size.min())] # none that is more than the share
+    n = int(np.clip(np.searchsorted(size[order].cumsum(), want) + 1, 1, min(len(order), len(docs) - 1)))
     aside = set(order[:n].tolist())
-    return [o for i,o in enumerate(docs) if i not in aside], [docs[i] for i in sorted(aside)]
+    train, aside = [o for i,o in enumerate(docs) if i not in aside], [docs[i] for i in sorted(aside)]
+    return ([sum(train, [])], [sum(aside, [])]) if one else (train, aside)
 
 # %% ../../nbs/data/corpus.ipynb #65c932f9
 def corpus_tokenizer(
@@ -224,6 +227,16 @@ def _assemble(ids, heads, starts, lens, tokenizer, **kwargs):
     return MaskedTexts(out, row, words, tokenizer, types=types if s > 1 else None, **kwargs)
 
 # %% ../../nbs/data/corpus.ipynb #ed2fcf13
+def check_layout(
+    layout:str, # Key of `LAYOUTS`, or 'pairs'
+    max_length:int, # Most tokens of a row
+    longest:int=None, # `model_max_length` of a tokenizer
+):
+    "Raise unless rows can be made so"
+    if layout not in (*LAYOUTS, 'pairs'): raise ValueError(f"layout is {layout!r}, which is not one of {', '.join([*LAYOUTS, 'pairs'])}")
+    if max_length < 8: raise ValueError(f"max_length is {max_length}, which leaves too little room: give at least 8")
+    if longest and max_length > longest: raise ValueError(f"max_length is {max_length}, which is not between 8 and {longest}, the tokenizer's model_max_length")
+
 def make_examples(
     corpus:Corpus, # Tokens
     layout:str='packed', # Key of `LAYOUTS`, or 'pairs' for the next-sentence objective
@@ -231,9 +244,7 @@ def make_examples(
     seed:int=42, # For 'pairs': decides which second segments are exchanged
 )->MaskedTexts:
     "Arrange the tokens of a corpus in rows"
-    if layout not in (*LAYOUTS, 'pairs'): raise ValueError(f"layout is {layout!r}, which is not one of {', '.join([*LAYOUTS, 'pairs'])}")
-    if not 8 <= max_length <= corpus.tokenizer.model_max_length:
-        raise ValueError(f"max_length is {max_length}, which is not between 8 and {corpus.tokenizer.model_max_length}, the tokenizer's model_max_length")
+    check_layout(layout, max_length, corpus.tokenizer.model_max_length)
     if layout == 'pairs': return _pairs(corpus, max_length, seed)
     ids, heads, bounds = LAYOUTS[layout](corpus)
     starts, lens = _cut(bounds, max_length - 2)
@@ -248,7 +259,8 @@ def _pairs(corpus, max_length, seed):
     doc, a = np.searchsorted(corpus.documents, starts, 'right'), -(-lens//2)
     far = np.sort(np.random.default_rng(seed).permutation(len(lens))[:len(lens)//2])
     other = np.arange(len(lens))
-    other[far] = np.roll(far, np.unique(doc[far], return_counts=True)[1].max())
+    most = np.unique(doc[far], return_counts=True)[1].max()
+    other[far] = np.roll(far, most if most < len(far) else len(far)//2) # of a single document, elsewhere in it
     starts, lens = np.stack([starts, (starts + a)[other]], 1), np.stack([a, (lens - a)[other]], 1)
     return _assemble(corpus.ids, corpus.heads, starts, lens, corpus.tokenizer, max_length=max_length, y=(other != np.arange(len(lens))).astype(np.int64))
 
@@ -287,7 +299,7 @@ class MaskedDL(TextDL):
     def __init__(self,
         dataset:MaskedTexts, # Rows
         bs:int=32, # Rows a batch
-        shuffle:bool=False, # New order each pass? Otherwise, and with `masks=1`, the same batches each time
+        shuffle:bool=False, # New order each pass? Otherwise the same batches each time
         p:float=0.15, # Share of the tokens to hide
         masks:int=None, # Number of different masks of a row; None for new ones each pass
         whole_word:bool=False, # Hide all tokens of a word, or none?
@@ -300,7 +312,7 @@ class MaskedDL(TextDL):
         self.step, self._drawn = 0, (None, None)
         store_attr('p,masks,whole_word,stops')
         super().__init__(dataset, bs=bs, shuffle=shuffle, seed=seed, **kwargs)
-        self._n_inp = 1
+        self._n_inp, self._types = 1, {}
     def new(self, dataset=None, **kwargs):
         return super().new(dataset, **{**{k: getattr(self, k) for k in ('p', 'masks', 'whole_word', 'stops')}, **kwargs})
 

@@ -148,13 +148,13 @@ def add_lora(
     r=8, # Rank of every update; or a `RankPlan`, or another dict of module name -> rank, None for no adapter
     variant:str='lora', # Name in `LORA_VARIANTS`
     roles=None, # Roles of the maps that get an adapter, see `linears`; all when None
-    alpha:float=16, # The update is scaled by alpha/r
+    alpha:float=16, # The update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha over the rank it starts with
     dropout:float=0., # Of what goes into an adapter, in training
     head:bool=True, # Train the head too?
     seed:int=42, # Of the adapters' random halves; the others are 0
     **kwargs, # More settings of the PEFT config, such as `init_lora_weights`
 ): # The same, in which only adapters and head train
-    "Put low-rank adapters beside the linear maps of an encoder."
+    "Put low-rank adapters beside the linear maps of an encoder. Give the learner where there is one, since its optimiser has to change too."
     hf = _model_of(model)
     _refuse_subspace(model)
     _refuse_adapted(hf)
@@ -245,7 +245,7 @@ def load_lora(
 def merge_lora(
     model, # Learner, transformers model, or any module that contains one, with adapters; changed in place
 ): # The same as an ordinary model, which trains what it trained before
-    "Add what adapters learnt to the weights, and take the adapters out."
+    "Add what adapters learnt to the weights, and take the adapters out. Give the learner where there is one, since its optimiser has to change too."
     hf = _model_of(model)
     _refuse_subspace(model)
     if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora puts them in')
@@ -257,6 +257,6 @@ def merge_lora(
     hf.__dict__.pop('peft_config', None)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)
     if learn := _learner(model):
-        learn.splitter, learn.opt = learn.__dict__.pop('_splitter_before'), None
+        learn.splitter, learn.opt = learn.__dict__.pop('_splitter_before', learn.splitter), None
         learn.remove_cbs(AdaLoRA)
     return model

@@ -15,9 +15,11 @@ from collections import namedtuple
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
-from fastai.callback.core import Callback
+from fastai.callback.core import Callback, CancelEpochException
 from fastai.callback.fp16 import MixedPrecision
-from fastai.learner import Learner, SkipToEpoch
+from fastai.callback.tracker import TrackerCallback
+from fastai.callback.training import GradientAccumulation
+from fastai.learner import Learner
 from fastai.torch_core import get_model, num_distrib, rank_distrib
 from fastcore.basics import patch
 from fastcore.foundation import L
@@ -37,22 +39,30 @@ from ..rank.metrics import stable_rank
 class _Constraint(Callback):
     "What constraints share: the linear maps they act on, the steps done in this epoch, and the share of the fit that is done"
     run_valid = False
-    def before_fit(self): self._find()
+    def before_fit(self):
+        self._find()
+        if not _trained(self._maps): warnings.warn(f'{type(self).__name__} does nothing in this fit: all linear maps that it is for are frozen')
     def before_train(self): self._count = 0
     def _find(self): self._maps = _own_maps(self.learn.model, self.roles)
     def _done(self): return (self.epoch + (self.iter + 1)/self.n_iter)/self.n_epoch
 
 # %% ../../nbs/train/constrain.ipynb #2a3b0ba9
 def _own_maps(model, roles):
-    "The linear maps of `roles`; refuse a model whose maps are not modules with parameters of their own"
-    maps, own = linears(model, roles), {id(p) for p in model.parameters()}
+    "The linear maps of `roles`, which must be there, see `_check_own`"
+    maps = linears(model, roles)
     if not maps: raise ValueError(f'the model has no linear map of role {roles!r}: its roles are '
                              f'{", ".join(dict.fromkeys(l.role for l in linears(model)))}')
+    _check_own(model, maps)
+    return maps
+
+def _check_own(model, maps):
+    "Refuse maps that are not modules with parameters of their own, or have adapters"
+    own = {id(p) for p in model.parameters()}
     for l in maps:
+        if hasattr(l.module, 'get_base_layer'): raise ValueError(f'{l.name} has an adapter, which cannot be constrained: merge_lora it first')
         if any(id(p) not in own for p in l.module.parameters()):
             raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, and cannot be constrained: '
                              'choose other roles=')
-    return maps
 
 def _check_number(name, value, zero=False):
     "Refuse what is no positive number"
@@ -394,8 +404,10 @@ def _carried(state, shape, means, squares):
 
 def _hand_over(opt, old, up, down):
     "Put two factors in the place of a weight, in an optimiser"
-    opt.param_lists = [[q for p in ps for q in ((up, down) if p is old else (p,))] for ps in opt.param_lists]
+    opt.param_lists = [[q for p in ps for q in ((down, up) if p is old else (p,))] for ps in opt.param_lists] # as a new one of this model has them
     state, a, b = _states(opt).pop(old, None), down.detach(), up.detach()
+    _states(opt)[up], _states(opt)[down] = {}, {}
+    if hasattr(opt, 'slow_weights'): opt.slow_weights = None # fastai's Lookahead
     if old.grad is not None: up.grad, down.grad = old.grad@a.T, b.T@old.grad
     if not state: return
     if 'subspace' in state: state = _whole_moments(state, old.shape)
@@ -408,9 +420,9 @@ def to_factors(
     plan, # Rank for all dense maps, or a rank plan: name -> rank, or None to leave it dense
 ):
     "Factorise linear maps of a learner by truncated SVD, and let its optimiser go on with the factors."
-    enc = encoder_of(learn.model)
-    maps = _own_maps(learn.model, None)
+    enc, maps = encoder_of(learn.model), linears(learn.model)
     ranks = _check_ranks(maps if isinstance(plan, dict) else [l for l in maps if not _factorised(l)], plan)
+    _check_own(learn.model, [l for l in maps if l.name in ranks])
     if thin := [l.name for l in maps if _factorised(l) and l.name in ranks]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
     for l in maps:
         if l.name not in ranks: continue
@@ -422,6 +434,7 @@ def to_factors(
     learn.model = _watched_anew(learn.model)
     for cb in learn.cbs:
         if isinstance(cb, _Constraint) and hasattr(cb, '_maps'): cb._find()
+        if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf # its best model is of another shape
 
 def _watched_anew(model):
     "Among several processes, a model whose gradients are averaged: that of the new parameters too"
@@ -434,7 +447,7 @@ class LowRankSwitch(_Constraint):
     "Train dense, and swap linear maps for factors when their stable ranks have settled, or at a given time."
     order = 65 # after a step and its schedules
     def __init__(self,
-        at:float=None, # Epochs after which to switch, 0 for before the first step; None when stable ranks have settled
+        at:float=None, # Epochs of a fit after which to switch, 0 for before the first step; None when stable ranks have settled
         rank=None, # Rank for all maps, or a rank plan; None for Cuttlefish's scaled stable rank
         roles=None, # One role or several of `ROLES`; all when None
         tol:float=.02, # Settled is what changes by at most this share from look to look
@@ -454,10 +467,12 @@ class LowRankSwitch(_Constraint):
 def before_fit(self:LowRankSwitch):
     "Look for the first time, or switch."
     if hasattr(self.learn, 'lr_finder'): return
-    self._find()
+    self._start()
+    _Constraint.before_fit(self)
     if self.rank is not None: _check_ranks(self._maps, self.rank)
-    if self.at is not None and self.at > self.n_epoch: raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
-    if not self.rows: self._look(0.)
+    if self.at is not None and self.at > self.n_epoch and self._waiting():
+        raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
+    self._look(0., [n for n in self._waiting() if not self._stable(n)])
     if self.at == 0: self._switch(self._waiting(), 0.)
 
 @patch
@@ -467,23 +482,30 @@ def after_batch(self:LowRankSwitch):
     now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
     if self.at is not None: return self._switch(names, now) if now >= self.at else None
     if int(now/self.every + 1e-9) == int(before/self.every + 1e-9): return
-    self._look(now)
+    self._look(now, names)
     settled = [n for n in names if self._settled(n)]
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
 
 @patch
 def after_fit(self:LowRankSwitch):
-    if hasattr(self.learn, 'lr_finder') or self.switched: return
-    warnings.warn('LowRankSwitch: no map was switched to factors; see .history for its stable ranks, and raise tol or give at=')
+    if hasattr(self.learn, 'lr_finder') or any(self.switched.values()) or not _trained(self._maps): return
+    warnings.warn('LowRankSwitch: no map was switched to factors, as none had settled, or all ranks were past break-even: '
+                  'see .history for the stable ranks, and raise tol, or give at= or rank=')
 
 # %% ../../nbs/train/constrain.ipynb #e4959411
 @patch
-def _waiting(self:LowRankSwitch): return [l.name for l in self._maps if not _factorised(l) and l.name not in self.switched]
+def _start(self:LowRankSwitch):
+    "Forget what was seen of another encoder"
+    if getattr(self, '_encoder', None) not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
+    self._encoder = encoder_of(self.learn.model)
 
 @patch
-def _look(self:LowRankSwitch, epoch):
-    "Note the stable ranks of the dense maps"
-    for ls in _by_shape([l for l in self._maps if not _factorised(l)], lambda l: l.module.weight.shape):
+def _waiting(self:LowRankSwitch): return [l.name for l in _trained(self._maps) if not _factorised(l) and l.name not in self.switched]
+
+@patch
+def _look(self:LowRankSwitch, epoch, names):
+    "Note the stable ranks of maps"
+    for ls in _by_shape([l for l in self._maps if l.name in names], lambda l: l.module.weight.shape):
         ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
         self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
 
@@ -491,13 +513,13 @@ def _look(self:LowRankSwitch, epoch):
 def _stable(self:LowRankSwitch, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
 
 @patch
-def _settled(self:LowRankSwitch, name): return abs((s := self._stable(name))[-1] - s[-2]) <= self.tol*s[-2]
+def _settled(self:LowRankSwitch, name): return len(s := self._stable(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
 
 # %% ../../nbs/train/constrain.ipynb #ec7d41e9
 @patch
 def _switch(self:LowRankSwitch, names, epoch):
     "Swap maps for factors, where these are smaller"
-    if self.at: self._look(epoch)
+    if self.at: self._look(epoch, names)
     shapes = {l.name: (l.module.out_features, l.module.in_features) for l in self._maps}
     given = None if self.rank is None else _check_ranks(self._maps, self.rank)
     def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable(n))[-1]*min(shapes[n])/s[0])
@@ -510,7 +532,7 @@ def _switch(self:LowRankSwitch, names, epoch):
 def state_dict(self:LowRankSwitch): return dict(rows=self.rows, switched=self.switched)
 
 @patch
-def load_state_dict(self:LowRankSwitch, state): self.rows, self.switched = state['rows'], state['switched']
+def load_state_dict(self:LowRankSwitch, state): self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
 
 # %% ../../nbs/train/constrain.ipynb #ad3ad4ca
 FACTOR_INITS = {}
@@ -568,7 +590,7 @@ def _decoupled(opt):
 @patch
 def before_fit(self:FrobeniusDecay):
     "Check model and optimiser."
-    self._find()
+    _Constraint.before_fit(self)
     name = type(getattr(self.opt, 'opt', self.opt)).__name__
     if not _decoupled(self.opt): raise ValueError(f'{name} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0')
 

@@ -54,10 +54,14 @@ def _layer_numbers(layers, every, n):
     return [i % n for i in layers]
 
 # %% ../../nbs/train/distill.ipynb #30a63115
+def _per_layer(name, value, n):
+    "Does a setting say something of each of n layers?"
+    return isinstance(value, (list, tuple)) and len(value) == n and (name == 'layer_types' or name.endswith('_layers'))
+
 def _cut_config(config, keep, n):
     "Write into `config` that only the layers `keep` of `n` are left."
     for k, v in vars(config).items():
-        if isinstance(v, (list, tuple)) and len(v) == n and k != 'architectures': setattr(config, k, [v[i] for i in keep])
+        if _per_layer(k, v, n): setattr(config, k, [v[i] for i in keep])
     config.num_hidden_layers = len(keep)
 
 def _check_opens(student, keep):
@@ -345,7 +349,9 @@ def _in_optimizer(opt, params, out=False):
 @patch
 def _project(self:DistilCallback, width, to, device):
     "Make the projection, for the optimiser to train."
-    self.projection = nn.Linear(width, to, bias=False).to(device)
+    if self.projection is None or (self.projection.in_features, self.projection.out_features) != (width, to): # else it is that of the last fit
+        self.projection = nn.Linear(width, to, bias=False)
+    self.projection.to(device)
     opt, params = self.learn.opt, list(self.projection.parameters())
     _in_optimizer(opt, params)
     self._undo.append(lambda: _in_optimizer(opt, params, out=True))
@@ -391,6 +397,7 @@ def after_pred(self:DistilCallback):
     "Let the teacher read the batch."
     if self._watch is None: return
     ask, x, out = self._watch.ask, self.xb[0], self._close()
+    if out is None: raise ValueError(f'a {type(self.model).__name__} does not run its transformers model as a whole, so that there is nothing to compare: put the model into a BertWrapper')
     with torch.no_grad(): theirs = self.teacher(**self._read(x), **{k: True for k, v in ask.items() if v})
     mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), problem_type(self.teacher.config)
     part = lambda o, layers: Seen(o.logits, ask['output_hidden_states'] and [o.hidden_states[i] for i in (0, *layers)],
@@ -444,7 +451,7 @@ def _groups(groups, n):
 def _check_group(blocks, config, members):
     "Refuse to let one layer stand for others that are built in another way."
     built = lambda b: (type(b), {n.replace('.up.', '.').replace('.down.', '.') for n, _ in b.named_parameters()})
-    lists = [v for k, v in vars(config).items() if isinstance(v, (list, tuple)) and len(v) == len(blocks) and k != 'layer_groups']
+    lists = [v for k, v in vars(config).items() if _per_layer(k, v, len(blocks))]
     for i in members[1:]:
         if built(blocks[i]) != built(blocks[members[0]]) or any(v[i] != v[members[0]] for v in lists):
             raise ValueError(f'layer {i} is built in another way than layer {members[0]}: they cannot be one; put them into different groups')

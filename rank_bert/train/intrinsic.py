@@ -10,6 +10,7 @@ __all__ = ['PROJECTIONS', 'projection', 'fwht', 'Projection', 'Subspace', 'Subsp
 
 # %% ../../nbs/train/intrinsic.ipynb #2f1bdcbf
 import hashlib, json, time, warnings
+from numbers import Integral
 from pathlib import Path
 
 import matplotlib.pyplot as plt, pandas as pd, torch
@@ -82,8 +83,10 @@ class _Dense:
 
 # %% ../../nbs/train/intrinsic.ipynb #4b24330b
 def _check_dim(d, n):
-    "Raise unless d is a dimension of a subspace of n numbers."
-    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= n: raise ValueError(f'd must be an integer from 1 to {n:,}, the number of parameters that train, got {d!r}')
+    "d as an int, if it is a dimension of a subspace of n numbers."
+    if isinstance(d, bool) or not isinstance(d, Integral) or not 1 <= d <= n:
+        raise ValueError(f'd must be an integer from 1 to {n:,}, the number of parameters that train, got {d!r}')
+    return int(d)
 
 class Projection:
     "A random linear map from d numbers to n, given by a seed."
@@ -96,7 +99,7 @@ class Projection:
         band:int=1 << 20, # How many random numbers to draw at once, about; part of what the seed gives
     ):
         if method not in PROJECTIONS: raise ValueError(f"unknown projection {method!r}: available are {', '.join(map(repr, PROJECTIONS))}")
-        _check_dim(d, n)
+        d = _check_dim(d, n)
         self.n, self.d, self.seed, self.keep, self.kind, self._kept = n, d, seed, keep, PROJECTIONS[method], None
         self.width = self.kind.width(d)
         self.rows = max(1, band//max(self.width, d))
@@ -152,7 +155,7 @@ class Subspace(nn.Module):
         super().__init__()
         self.moved, m = [p for g in groups for p in g], len(groups) if layerwise else 0
         n, like = sum(p.numel() for p in self.moved), self.moved[0]
-        _check_dim(d, n)
+        d = _check_dim(d, n)
         if m and d <= m: raise ValueError(f'd={d} leaves nothing beside the scales of {m} groups: give more, or layerwise=False')
         if m and d == n: d = n + m # everything, and the scales
         self.projection = Projection(n, d - m, method, seed, keep)
@@ -224,7 +227,8 @@ def _groups(learn):
     "What a learner trains, in groups, and how many numbers it is."
     groups = list(learn.splitter(learn.model))
     if groups and isinstance(groups[0], torch.Tensor): groups = [groups]
-    groups = [g for g in ([p for p in g if p.requires_grad] for g in groups) if g]
+    seen = set() # shared layers may be in several groups
+    groups = [g for g in ([p for p in g if p.requires_grad and not (id(p) in seen or seen.add(id(p)))] for g in groups) if g]
     return groups, sum(p.numel() for g in groups for p in g)
 
 def add_subspace(
@@ -305,15 +309,16 @@ def plot(self:IntrinsicDimension,
 def _score_of(learn):
     "The first metric of an `EncoderLearner`."
     if not hasattr(learn, 'score_names'): raise ValueError(f'a {type(learn).__name__} does not say what its score is: give score=, a function of the learner')
-    return learn.evaluate()[learn.score_names[0]]
+    res, name = learn.evaluate(), learn.score_names[0]
+    return next(v for k, v in res.items() if k == name or k.startswith(f'{name}_')) # MNLI has accuracy_matched
 
 def _check_dims(ds):
     "The dimensions to try, ascending."
     ds = sorted({*ds})
     if not ds: raise ValueError('ds is empty: give the dimensions to try')
     for d in ds:
-        if isinstance(d, bool) or not isinstance(d, int) or d < 1: raise ValueError(f'ds has {d!r}: dimensions are positive integers')
-    return ds
+        if isinstance(d, bool) or not isinstance(d, Integral) or d < 1: raise ValueError(f'ds has {d!r}: dimensions are positive integers')
+    return [*map(int, ds)]
 
 def intrinsic_dimension(
     make_learner, # Function of a seed -> a new learner

@@ -17,6 +17,7 @@ import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
 from fastai.callback.core import Callback
 from fastai.callback.schedule import *
+from fastai.callback.training import GradientClip
 from fastai.learner import Learner
 from fastai.metrics import AccumMetric
 from fastai.optimizer import OptimWrapper
@@ -97,6 +98,8 @@ def encoder_splitter(
     if hasattr(hf, '_adapters'): # of an adapted model, only what `add_lora` trains
         ids = {id(p) for n, p in hf.named_parameters() if n in hf._adapters.trained}
         groups = [[p for p in g if id(p) in ids] for g in groups]
+    seen = set() # layers that are one belong to the first
+    groups = [[p for p in g if not (id(p) in seen or seen.add(id(p)))] for g in groups]
     return L(o for o in groups if o)
 
 # %% ../../nbs/train/learner.ipynb #3411ffaf
@@ -375,6 +378,12 @@ def save_pretrained(self:EncoderLearner,
     return Path(folder)
 
 # %% ../../nbs/train/learner.ipynb #264a5edc
+def _detached(cb):
+    "A copy of a callback that belongs to no learner"
+    res = object.__new__(type(cb))
+    res.__dict__.update({k: v for k, v in vars(cb).items() if k != 'learn'})
+    return res
+
 @patch
 @delegates(compress_model, but=['model', 'budget', 'calibration'])
 def compress(self:Learner,
@@ -387,7 +396,7 @@ def compress(self:Learner,
     if calibration is None and looks: calibration = self.dls.train.new()
     small = compress_model(self.model, budget, calibration, **kwargs)
     res = type(self)(self.dls, small, self.loss_func, opt_func=self.opt_func, lr=self.lr, splitter=self.splitter, metrics=self.metrics, wd=self.wd,
-                     moms=self.moms, path=self.path, model_dir=self.model_dir, cbs=[c for c in self.cbs if isinstance(c, (Seeded, BF16))])
+                     moms=self.moms, path=self.path, model_dir=self.model_dir, cbs=[_detached(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))])
     for k in ('task', 'score_names', 'seed'):
         if hasattr(self, k): setattr(res, k, getattr(self, k))
     return res

@@ -25,7 +25,7 @@ from fastcore.meta import delegates
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM, BertConfig, BertForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase
-from ..data.corpus import (MaskedDL, check_probability, corpus_tokenizer, make_examples, read_corpus, split_documents, tokenize_corpus,
+from ..data.corpus import (MaskedDL, check_layout, check_probability, corpus_tokenizer, make_examples, read_corpus, split_documents, tokenize_corpus,
                                    unigram_entropy)
 from ..io import check_new, new_folder
 from ..models.anatomy import encoder_of, linears
@@ -54,9 +54,10 @@ def mlm_dls(
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
     "Make masked batches from text files"
     check_probability(p)
+    check_layout('pairs' if next_sentence else layout, max_length, tokenizer and tokenizer.model_max_length)
     docs = _documents(files)
-    train, valid = split_documents(docs, valid, seed) if isinstance(valid, float) else (docs, _documents(valid))
-    tok = tokenizer or corpus_tokenizer(train, vocab_size)
+    train, valid = split_documents(docs, valid, seed) if isinstance(valid, (int, float)) else (docs, _documents(valid))
+    tok = tokenizer or corpus_tokenizer(train, vocab_size, max_length=max(512, max_length))
     corpora = [tokenize_corpus(o, tok) for o in (train, valid)]
     rows = [make_examples(o, 'pairs' if next_sentence else layout, max_length, seed) for o in corpora]
     res = DataLoaders(MaskedDL(rows[0], bs, True, p, masks, whole_word, seed=seed), MaskedDL(rows[1], val_bs or 2*bs, False, p, 1, whole_word, seed=seed),
@@ -108,8 +109,10 @@ def uniform_ranks(
 def _new_model(model, tokenizer, next_sentence, **overrides):
     "A masked language model: `model` if it is one, else one of that shape, or from that folder"
     if isinstance(model, nn.Module): return encoder_of(model)
-    if not isinstance(model, PreTrainedConfig) and (Path(model).is_dir() or '/' in str(model)):
-        with quiet_transformers(): return (BertForPreTraining if next_sentence else AutoModelForMaskedLM).from_pretrained(model, dtype=torch.float32)
+    if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)):
+        with quiet_transformers(): res, info = (BertForPreTraining if next_sentence else AutoModelForMaskedLM).from_pretrained(model, dtype=torch.float32, output_loading_info=True)
+        if lost := sorted(info['missing_keys']): warnings.warn(f'{model} has no weights for {len(lost)} tensors, which are random: {", ".join(lost[:3])}')
+        return res
     config = copy.deepcopy(model) if isinstance(model, PreTrainedConfig) else bert_config(model)
     if not isinstance(model, PreTrainedConfig): config.initializer_range = 0.02*(768/config.hidden_size)**0.5
     config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
@@ -118,6 +121,12 @@ def _new_model(model, tokenizer, next_sentence, **overrides):
     res = BertForPreTraining(config) if next_sentence else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
+
+def _positions(model, default):
+    "How many tokens a model can tell apart; RoBERTa's positions begin behind that of padding"
+    table = next((m for k, m in model.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding)), None)
+    longest = getattr(model.config, 'max_position_embeddings', default)
+    return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
 
 def _set_dropout(model, p):
     "Set every dropout of a model, and leave its config as it is"
@@ -129,7 +138,8 @@ class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer"
     first_epoch = 0
     def _do_fit(self):
-        for self.epoch in range(self.first_epoch, self.n_epoch): self._with_events(self._do_epoch, 'epoch', CancelEpochException)
+        first, self.first_epoch = self.first_epoch, 0
+        for self.epoch in range(first, self.n_epoch): self._with_events(self._do_epoch, 'epoch', CancelEpochException)
 
 def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
 
@@ -161,7 +171,8 @@ def mlm_learner(
     tok, pairs = dls.tokenizer, dls.train_ds.y is not None
     hf = _new_model(model, tok, pairs, **({} if init_std is None else dict(initializer_range=init_std)))
     if hf.config.vocab_size < len(tok): raise ValueError(f"the tokenizer has {len(tok):,} tokens but the model only {hf.config.vocab_size:,}: give the model's own tokenizer=")
-    longest = getattr(hf.config, 'max_position_embeddings', dls.train_ds.max_length)
+    longest = _positions(hf, dls.train_ds.max_length)
+    if pairs != isinstance(hf, BertForPreTraining): raise ValueError(f"a {type(hf).__name__} goes with next_sentence={not pairs}, but the rows {'are' if pairs else 'are no'} pairs")
     if longest < dls.train_ds.max_length: raise ValueError(f'max_length is {dls.train_ds.max_length}, but the model has only {longest} positions')
     if rank is not None: apply_plan(hf, uniform_ranks(hf, rank))
     _set_dropout(hf, dropout)
@@ -219,9 +230,16 @@ def predict(self:MLMLearner,
     tok, device = self.dls.tokenizer, next(self.model.parameters()).device
     x = to_device(dict(tok(text, return_tensors='pt', truncation=True, max_length=self.dls.train_ds.max_length)), device)
     x['masked_positions'] = (x['input_ids'][0] == tok.mask_token_id).nonzero()[:,0]
-    if not len(x['masked_positions']): raise ValueError(f'{text!r} has no {tok.mask_token}, so there is nothing to fill in')
-    with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(k)
+    if not len(x['masked_positions']):
+        where = f"in its first {x['input_ids'].shape[1]} tokens" if tok.mask_token in text else ''
+        raise ValueError(f"{text[:60]!r} has no {tok.mask_token} {where}".rstrip() + ', so there is nothing to fill in')
+    with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(min(k, len(tok)))
     return [list(zip(tok.convert_ids_to_tokens(a), b)) for a,b in zip(i.tolist(), p.tolist())]
+
+@patch
+def get_preds(self:MLMLearner, *args, **kwargs):
+    "Refused: hidden tokens have no order to be put back in"
+    raise NotImplementedError('hidden tokens differ from pass to pass and have no order to be put back in: use evaluate, predict, or a loop over the loader')
 
 # %% ../../nbs/train/pretrain.ipynb #ae62840f
 def _tensors(learn):
@@ -264,6 +282,7 @@ class Checkpoints(Callback):
         self.folder, self.settings, self.rows, self.seconds = Path(folder), json.loads(json.dumps(settings or {})), [], 0.
         self.came_from = _latest(folder) if resume else None
         if resume and not self.came_from: raise FileNotFoundError(f'{folder} holds no checkpoint to go on from')
+        if not resume and _latest(folder): raise FileExistsError(f'{folder} holds the checkpoints of another run: resume it, or choose another folder')
 
 # %% ../../nbs/train/pretrain.ipynb #0792d9e0
 @patch
@@ -285,6 +304,7 @@ def before_fit(self:Checkpoints):
     _set_generators(**state['generators'])
     torch.set_rng_state(tensors['rng.cpu'])
     if torch.cuda.is_available(): torch.cuda.set_rng_state_all([v for k,v in sorted(tensors.items()) if k.startswith('rng.cuda.')])
+    self.came_from = None # a later fit begins anew
 
 @patch
 def _load_optimizer(self:Checkpoints, tensors):
@@ -382,7 +402,6 @@ def _checkpoint_folder(out, resume, overwrite):
     if resume and not _latest(folder): raise FileNotFoundError(f'{folder} holds no checkpoint, so there is nothing to resume: begin without resume')
     if not resume and _latest(folder):
         if not overwrite: raise FileExistsError(f'{folder} holds the checkpoints of an unfinished run: resume it, or overwrite to begin anew')
-        shutil.rmtree(folder)
     return folder
 
 # %% ../../nbs/train/pretrain.ipynb #dc0163e7
@@ -394,7 +413,7 @@ def _data_settings(given):
 def _learner_for(files, model, tokenizer, vocab_size, data, learner):
     "The learner of `pretrain`, whose tokenizer is that of the folder `model` if it is one"
     if tokenizer is None and not isinstance(model, (nn.Module, PreTrainedConfig)):
-        if Path(model).is_dir() or '/' in str(model): tokenizer = get_tokenizer(model)
+        if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)): tokenizer = get_tokenizer(model)
         else: bert_config(model)
     elif isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     return mlm_learner(mlm_dls(files, tokenizer, vocab_size, **data), model, **learner)
@@ -441,6 +460,7 @@ def pretrain(
 # %% ../../nbs/train/pretrain.ipynb #75a6c7f2
 def _run(learn, schedule, settings, folder, out, how, began):
     "Train, write `out`, and take the checkpoints away"
+    if not how['resume']: shutil.rmtree(folder, ignore_errors=True)
     stops = _stops(settings['steps'], settings['every'])
     learn.dls.train.stops = stops
     keep = Checkpoints(folder, settings, how['resume'])
