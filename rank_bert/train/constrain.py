@@ -12,6 +12,7 @@ __all__ = ['Projected', 'PROJECTION_NORMS', 'MOMENTS', 'RANK_SCHEDULES', 'FACTOR
 # %% ../../nbs/train/constrain.ipynb #08c78b08
 import math, random, warnings
 from collections import namedtuple
+from functools import partial
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
@@ -102,13 +103,13 @@ class NuclearNormPenalty(_Constraint):
     def __init__(self,
         weight, # What a unit of nuclear norm costs; a number, or a schedule such as `SchedLin(0., 1e-3)`
         roles=None, # One role or several of `ROLES`; all when None
-        every:int=1, # Decompose every so manieth step: the gradient of the last time serves in between, a decoupled step is as many times larger
+        every:int=1, # Decompose every so manieth step of an epoch: the gradient of the last time serves in between, a decoupled step is as many times larger
         decoupled:bool=False, # Lower the singular values after a step, instead of adding to the gradient?
     ):
         if not callable(weight): _check_number('the weight of the penalty', weight, zero=True)
         _check_count('every', every)
-        self.weight, self.roles, self.every, self.decoupled = weight, roles, every, decoupled
-    def before_train(self): self._count, self._polar = 0, {}
+        self.weight, self.roles, self.every, self.decoupled, self._left, self._stepping = weight, roles, every, decoupled, 0, False
+    def before_train(self): self._count, self._polar, self._left = 0, {}, 0
     def _now(self): return self.weight(self.pct_train) if callable(self.weight) else self.weight
 
 # %% ../../nbs/train/constrain.ipynb #afc58d01
@@ -134,6 +135,7 @@ def _polar_factors(maps):
 @patch
 def before_step(self:NuclearNormPenalty):
     "Add the gradient of the penalty."
+    self._stepping = True
     if self.decoupled: return
     maps, weight = _trained(self._maps), self._now()
     if self._count % self.every == 0: self._polar = _polar_factors([l for l in maps if not _factorised(l)])
@@ -141,6 +143,9 @@ def before_step(self:NuclearNormPenalty):
         for p in _matrices(l):
             if p.grad is not None: p.grad.add_(p.detach() if _factorised(l) else self._polar[l.name], alpha=weight)
     self._count += 1
+
+@patch
+def after_cancel_step(self:NuclearNormPenalty): self._stepping = False
 
 # %% ../../nbs/train/constrain.ipynb #bb302da7
 def soft_threshold(
@@ -158,11 +163,21 @@ def _rates(opt): return {p: h['lr'] for ps, h in zip(opt.param_lists, opt.hypers
 
 @patch
 def after_step(self:NuclearNormPenalty):
-    "Lower the singular values."
-    if not self.decoupled: return
-    self._count += 1
-    if self._count % self.every: return
-    rates, by = _rates(self.opt), self._now()*self.every
+    "Lower the singular values, if it is time."
+    self._left, self._stepping = self._left + (self.decoupled and self._stepping), False
+    if self._left == self.every: self._lower()
+
+@patch
+def after_train(self:NuclearNormPenalty): self._lower()
+
+@patch
+def after_fit(self:NuclearNormPenalty): self._lower() # if it has ended within an epoch
+
+@patch
+def _lower(self:NuclearNormPenalty):
+    "Lower the singular values by what is due for the steps since the last time"
+    if not self._left: return
+    rates, by, self._left = _rates(self.opt), self._now()*self._left, 0
     maps = [l for l in _trained(self._maps) if _matrices(l)[0] in rates]
     for l in filter(_factorised, maps):
         for p in _matrices(l): p.data.div_(1 + by*rates[p])
@@ -286,7 +301,8 @@ class RankProjection(_Constraint):
     ):
         _check_count('every', every), _check_count('iterations', iterations)
         if moments not in MOMENTS: raise ValueError(f"moments is {moments!r}: known are {', '.join(MOMENTS)}")
-        self.rank, self.every, self.roles, self.norm, self.moments, self.iterations, self._bases = rank, every, roles, norm, moments, iterations, {}
+        self.rank, self.every, self.roles, self.norm, self.moments, self.iterations = rank, every, roles, norm, moments, iterations
+        self._bases, self._due = {}, False
 
     def __getstate__(self): return {**self.__dict__, 'norm': None, '_roots': None, '_bases': {}}
 
@@ -308,13 +324,20 @@ def _find(self:RankProjection):
 def after_step(self:RankProjection):
     "Project, if it is time."
     self._count += 1
-    self._due = bool(self._count % self.every)
-    if not self._due: self.project()
+    self._due = True
+    if self._count % self.every == 0: self.project()
 
 @patch
 def after_train(self:RankProjection):
     "Project, if the last step was not."
-    if self._count and self._due: self.project()
+    if self._due: self.project()
+
+@patch
+def after_fit(self:RankProjection):
+    "Project, if the fit has ended within an epoch, and forget the bases."
+    if self._due: self.project()
+    self._bases = {}
+    for s in _states(self.opt).values(): s.pop('basis', None)
 
 # %% ../../nbs/train/constrain.ipynb #b0cd55b3
 @patch
@@ -324,6 +347,9 @@ def project(self:RankProjection):
     maps = [l for l in _trained(self._maps) if ranks.get(l.name, math.inf) < min(_matrices(l)[0].shape)]
     with torch.no_grad():
         for ls in _by_shape(maps, lambda l: (_matrices(l)[0].shape, ranks[l.name], _factorised(l), l.module.in_features)): self._project(ls, ranks[ls[0].name])
+    for l in self._maps:
+        if l not in maps: self._state(l).pop('basis', None) # would be of long ago, when it has a rank again
+    self._due = False
 
 @patch
 def _project(self:RankProjection, maps, rank):
@@ -581,6 +607,11 @@ class FrobeniusDecay(_Constraint):
         if wd is not None: _check_number('wd', wd, zero=True)
         self.wd, self.roles = wd, roles
 
+def _check_decay(opt):
+    "Refuse an optimiser that puts weight decay into the gradient"
+    if _decoupled(opt): return
+    raise ValueError(f"{type(getattr(opt, 'opt', opt)).__name__} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0")
+
 def _decoupled(opt):
     "Does an optimiser keep weight decay apart from the gradient?"
     if any(getattr(c, '__name__', '') == 'weight_decay' for c in getattr(opt, 'cbs', ())): return True
@@ -591,8 +622,7 @@ def _decoupled(opt):
 def before_fit(self:FrobeniusDecay):
     "Check model and optimiser."
     _Constraint.before_fit(self)
-    name = type(getattr(self.opt, 'opt', self.opt)).__name__
-    if not _decoupled(self.opt): raise ValueError(f'{name} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0')
+    _check_decay(self.opt)
 
 @patch
 def before_step(self:FrobeniusDecay):
@@ -609,7 +639,6 @@ def before_step(self:FrobeniusDecay):
 # %% ../../nbs/train/constrain.ipynb #d665ef71
 class GaLore(_Constraint):
     "Let the optimiser see the gradients of linear maps in a subspace of low rank."
-    order = MixedPrecision.order + 4 # after clipping, last before the step
     def __init__(self,
         rank:int, # Dimension of the subspace
         every:int=200, # Choose the subspace anew after so many steps, and when an epoch begins
@@ -619,9 +648,12 @@ class GaLore(_Constraint):
         _check_count('rank', rank), _check_count('every', every), _check_number('scale', scale)
         self.rank, self.every, self.scale, self.roles, self._whole, self._bases = rank, every, scale, roles, {}, {}
     def before_fit(self):
-        self._restore()
-        self._find()
+        super().before_fit()
+        _check_decay(self.opt)
+        if hasattr(self.opt, 'slow_weights'): raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot make small: use the optimiser within it')
         _check_ranks([l for l in self._maps if not _factorised(l)], self.rank)
+        _enlarge(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for l in linears(self.learn.model, cb.roles) for p in _matrices(l)})
+        self.learn._step = partial(_small_step, self.learn)
     def __getstate__(self): return {**self.__dict__, '_whole': {}, '_bases': {}}
 
 # %% ../../nbs/train/constrain.ipynb #b7d29ee9
@@ -642,12 +674,18 @@ def _whole_moments(state, shape):
 
 @patch
 def _matrices_now(self:GaLore):
-    return [p for l in _trained(self._maps) for p in _matrices(l) if p.grad is not None and min(p.shape) > self.rank]
+    rates = _rates(self.opt)
+    return [p for l in _trained(self._maps) for p in _matrices(l) if p in rates and p.grad is not None and min(p.shape) > self.rank]
+
+def _enlarge(opt, but={}):
+    "Bring moments back to full size, `but` those of matrices with this rank"
+    for p, s in list(_states(opt).items()):
+        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): _states(opt)[p] = _whole_moments(s, p.shape)
 
 # %% ../../nbs/train/constrain.ipynb #54425ee3
 @patch
-def before_step(self:GaLore):
-    "Make every matrix, and its gradient, a small one."
+def _shrink(self:GaLore):
+    "Make every matrix, and its gradient, a small one"
     for p in self._matrices_now():
         state, grad, left = _states(self.opt).get(p, {}), p.grad, p.shape[0] <= p.shape[1]
         small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
@@ -662,17 +700,32 @@ def before_step(self:GaLore):
     self._count += 1
 
 @patch
-def after_step(self:GaLore):
-    "Carry the step back to the matrices."
+def _carry(self:GaLore, steps):
+    "Carry steps back to the matrices"
     hypers = {p: h for ps, h in zip(self.opt.param_lists, self.opt.hypers) for p in ps}
-    steps = {p: p.data for p in self._whole}
-    self._restore()
     for p, step in steps.items():
         basis, h = self._bases[p].to(step), hypers[p]
         p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(basis@step if p.shape[0] <= p.shape[1] else step@basis.T, alpha=self.scale)
         if _states(self.opt).get(p): _states(self.opt)[p]['subspace'] = self._bases[p]
 
 # %% ../../nbs/train/constrain.ipynb #14f11209
+def _small_step(learn):
+    "Take the step of an optimiser, with matrices that are small for as long as it takes"
+    cbs = learn._grab_cbs(GaLore)
+    if not cbs: _leave(learn) # was taken away after an interrupt
+    try:
+        for cb in cbs: cb._shrink()
+        learn.opt.step()
+        steps = [{p: p.data for p in cb._whole} for cb in cbs]
+    finally:
+        for cb in cbs: cb._restore()
+    for cb, s in zip(cbs, steps): cb._carry(s)
+
+def _leave(learn):
+    "Let an optimiser go on at full size"
+    _enlarge(learn.opt)
+    learn.__dict__.pop('_step', None)
+
 @patch
 def _restore(self:GaLore):
     "Put the matrices back"
@@ -682,14 +735,9 @@ def _restore(self:GaLore):
     self._whole = {}
 
 @patch
-def after_cancel_batch(self:GaLore): self._restore()
-
-@patch
 def after_fit(self:GaLore):
     "Bring the moments back to full size."
-    self._restore()
-    for p in self._bases:
-        if 'subspace' in (_states(self.opt).get(p) or {}): _states(self.opt)[p] = _whole_moments(_states(self.opt)[p], p.shape)
+    _leave(self.learn)
     self._bases = {}
 
 # %% ../../nbs/train/constrain.ipynb #82fd4510
@@ -699,12 +747,25 @@ class ResumeFit(Callback):
     run_valid = False
     def __init__(self,
         file:str|Path, # Where to write, over what is there
-        resume:bool=False, # Go on from what is there?
+        resume:bool=False, # Go on from what is there? Fits before the one it is of are skipped
     ):
-        self.file, self.resume, self.begin = Path(file), resume, 0
+        self.file, self.resume, self.begin, self.fits, self._later = Path(file), resume, 0, 0, []
         if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
 
-def _with_state(learn): return {c.name: c for c in learn.cbs if isinstance(c, _Constraint) and hasattr(type(c), 'state_dict')}
+class _EpochEnds(Callback):
+    "What `ResumeFit` does after all others: skip epochs, and write"
+    order, run_valid = TrackerCallback.order + 10, False
+    def __init__(self, owner): self.owner = owner
+    def before_epoch(self):
+        if self.owner.learn is self.learn and self.epoch < self.owner.begin: raise CancelEpochException()
+    def after_epoch(self):
+        if self.owner.learn is self.learn and self.epoch >= self.owner.begin: self.owner._write()
+
+def _with_state(learn):
+    "Callbacks that know what was before"
+    return sorted((c for c in learn.cbs if isinstance(c, (_Constraint, TrackerCallback, GradientAccumulation))), key=lambda c: c.name)
+
+def _state_of(c): return c.state_dict() if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
 
 def _plain(o):
     "Numbers of NumPy, which schedules leave in an optimiser, as Python's"
@@ -714,6 +775,7 @@ def _plain(o):
 
 def _loader_state(dl):
     dl = getattr(dl, 'dl', dl) # inside that of several processes
+    if not hasattr(dl, 'rng'): raise ValueError(f'the training data are in a {type(dl).__module__}.{type(dl).__name__}, whose order of batches cannot be saved: use a DataLoader of fastai')
     return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
 
 def _random_state():
@@ -730,45 +792,76 @@ def _of_all(x):
 
 # %% ../../nbs/train/constrain.ipynb #e22ba4b2
 @patch
-def after_epoch(self:ResumeFit):
-    "Write the state of the fit."
-    if hasattr(self.learn, 'lr_finder') or self.epoch < self.begin: return
+def _write(self:ResumeFit):
+    "Write the state of the fit"
     rng = _of_all(_random_state())
     if rank_distrib(): return
-    state = dict(plan=plan_of(self.learn.model), model=get_model(self.learn.model).state_dict(), opt=_plain(self.opt.state_dict()), epoch=self.epoch + 1,
-                 n_epoch=self.n_epoch, random=rng, loader=_loader_state(self.dls.train), callbacks={k: c.state_dict() for k, c in _with_state(self.learn).items()})
+    model, callbacks = get_model(self.learn.model), [(c.name, _state_of(c)) for c in _with_state(self.learn)]
+    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None} if any(s.get('count') for _, s in callbacks) else {}
+    state = dict(fit=self.fits, epoch=self.epoch + 1, n_epoch=self.n_epoch, plan=plan_of(model), model=model.state_dict(), grads=grads,
+                 opt=_plain(self.opt.state_dict()), random=rng, loader=_loader_state(self.dls.train), callbacks=callbacks)
     with new_file(self.file) as tmp: torch.save(state, tmp)
 
 @patch
 def before_fit(self:ResumeFit):
-    "Put everything back as it was."
-    self.begin = 0
-    if not self.resume or hasattr(self.learn, 'lr_finder'): return
+    "Put everything back as it was, or skip the fit if the file is of a later one."
+    self.learn.remove_cbs(self.learn._grab_cbs(_EpochEnds))
+    self.begin, self._later = 0, []
+    if hasattr(self.learn, 'lr_finder'): return
+    _loader_state(self.dls.train) # says what is wrong with it
+    self.learn.add_cb(_EpochEnds(self))
+    if not self.resume: return
     s = torch.load(self.file, map_location='cpu', weights_only=True)
-    if s['n_epoch'] != self.n_epoch: raise ValueError(f"{self.file.name} is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ")
-    now = plan_of(self.learn.model)
-    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]:
-        raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {self.file.name}: "
-                         'make the learner as it was made')
-    to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
-    if len(s['random']) != max(num_distrib(), 1):
-        raise ValueError(f"{self.file.name} was written by {len(s['random'])} processes, now there are {max(num_distrib(), 1)}: batches would differ")
-    get_model(self.learn.model).load_state_dict(s['model'])
-    self.opt.load_state_dict(s['opt'])
-    for k, c in _with_state(self.learn).items(): c.load_state_dict(s['callbacks'][k])
-    _set_random(s['random'][rank_distrib()], s['loader'], self.dls.train)
-    self.begin, self.resume = s['epoch'], False
-    self._skip = SkipToEpoch(self.begin)
-    self.learn.add_cb(self._skip)
+    if s['fit'] == self.fits: return self._put_back(s)
+    self.begin = self.n_epoch
+    for c in _with_state(self.learn): c.run = False
+
+@patch
+def before_epoch(self:ResumeFit):
+    "Keep trackers out of epochs that are skipped."
+    for c, state in self._later:
+        c.run = self.epoch >= self.begin
+        if self.epoch == self.begin: vars(c).update(state)
 
 @patch
 def after_fit(self:ResumeFit):
-    if getattr(self, '_skip', None): self.learn.remove_cb(self._skip)
-    self._skip = None
+    if hasattr(self.learn, 'lr_finder'): return
+    for c, _ in self._later: c.run = True
+    self.fits, self._later = self.fits + 1, []
+    self.learn.remove_cbs(self.learn._grab_cbs(_EpochEnds))
+
+# %% ../../nbs/train/constrain.ipynb #aa268e66
+@patch
+def _put_back(self:ResumeFit, s):
+    "Put everything back as it was"
+    self._check(s)
+    now = plan_of(self.learn.model)
+    to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
+    model = get_model(self.learn.model)
+    model.load_state_dict(s['model'])
+    self.opt.load_state_dict(s['opt'])
+    for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
+    for c, (_, state) in zip(_with_state(self.learn), s['callbacks']):
+        if hasattr(type(c), 'load_state_dict'): c.load_state_dict(state)
+        elif not isinstance(c, _Constraint): self._later.append((c, state)) # they begin anew in before_fit
+    _set_random(s['random'][rank_distrib()], s['loader'], self.dls.train)
+    self.begin, self.resume = s['epoch'], False
+
+@patch
+def _check(self:ResumeFit, s):
+    "Refuse what was written by another script"
+    name, now, names = self.file.name, plan_of(self.learn.model), [c.name for c in _with_state(self.learn)]
+    if s['n_epoch'] != self.n_epoch: raise ValueError(f"{name} is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ")
+    if (was := [k for k, _ in s['callbacks']]) != names: raise ValueError(f"{name} was written beside {', '.join(was) or 'no callbacks'}, now there are "
+                                                                         f"{', '.join(names) or 'none'}: make the learner as it was made")
+    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]:
+        raise ValueError(f"{odd[0]} has rank {now[odd[0]]} in the model but {s['plan'].get(odd[0], 'full')} in {name}: make the learner as it was made")
+    if len(s['random']) != max(num_distrib(), 1):
+        raise ValueError(f"{name} was written by {len(s['random'])} processes, now there are {max(num_distrib(), 1)}: batches would differ")
 
 def _set_random(state, loader, dl):
     "Put random generators and a loader back"
-    python, numpy = state['python'], state['numpy']
+    python, numpy, dl = state['python'], state['numpy'], getattr(dl, 'dl', dl)
     random.setstate((python[0], tuple(python[1]), python[2]))
     np.random.set_state((numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:]))
     torch.set_rng_state(state['torch'])

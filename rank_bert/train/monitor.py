@@ -286,7 +286,7 @@ class RankMonitor(Callback):
         self.roles = None if roles is None else _known('roles', _listed(roles), ROLES+MORE_ROLES)
         if not 0<budget<=1: raise ValueError(f"budget={budget!r}: expected a fraction of the time, in (0, 1]")
         self.file,self.budget,self.records = None if path is None else Path(path),budget,[]
-        self._from,self._offset,self._capture,self._shown,self._table = None,None,None,None,None
+        self._from,self._offset,self._capture,self._shown,self._table,self._done = None,None,None,None,None,0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_capture', '_shown', '_from', 'start'))}
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
@@ -323,17 +323,11 @@ def before_fit(self:RankMonitor):
     if self.roles is None: linears(self.learn.model) # says what is wrong with a model
     maps,first = _maps(self.learn.model, self.roles),self._offset is None
     if first: self._open_file()
-    if first and not self.records: self._offset = 0
-    elif not first or self.records[-1]['last']: self._offset = self._end
-    else: self._offset = self.records[-1]['start']
+    if first and self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
+    self._offset = self._done
     if 'update' in self.what and self._from is None: self._remember(maps)
     self._total,self._at,self._waiting,self._cost = self.learn.n_epoch*len(self.dls.train),None,False,0.
     self._began,self._spent,self._fresh = time.perf_counter(),0.,True
-
-@patch(as_prop=True)
-def _end(self:RankMonitor):
-    "Steps up to the end of the last fit."
-    return self.records[-1]['step'] if self.records else 0
 
 # %% ../../nbs/train/monitor.ipynb #f5e585f5
 @patch
@@ -381,6 +375,7 @@ def before_batch(self:RankMonitor):
     "Watch the forward pass if a record is due."
     if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start']
     self._at = self._offset+self.epoch*self.n_iter+self.iter
+    self._done = self._at+1
     if self._fresh: self._drop()
     self._waiting = self._waiting or self._due()
     if not self._waiting or not {'activation', 'residual'}&set(self.what): return
@@ -418,7 +413,7 @@ def _due(self:RankMonitor):
     "Is it time for a record?"
     gap,last = self.every or max(1, math.ceil(self._total/20)),self._last_step()
     if last is None: return True
-    if self._at//gap==last//gap: return False
+    if (self._at-self._offset)//gap==(last-self._offset)//gap: return False
     if self.every: return True
     trained = time.perf_counter()-self._began-self._spent
     return self._spent+2*self._cost<=self.budget*trained
@@ -440,7 +435,7 @@ def before_step(self:RankMonitor):
 def after_fit(self:RankMonitor):
     "Make a last record, of the weights."
     self._close()
-    if getattr(self, '_at', None) is not None and {'weight', 'update'}&set(self.what): self._record(self._at+1, last=True)
+    if getattr(self, '_at', None) is not None: self._record(self._done, last=True)
 
 # %% ../../nbs/train/monitor.ipynb #c08aa8d5
 @patch
