@@ -37,7 +37,12 @@ from ..rank.layers import LowRankLinear, plan_of, record_plan, replace
 from ..rank.metrics import stable_rank
 
 # %% ../../nbs/train/constrain.ipynb #34723be4
-class _Constraint(Callback):
+class _InFits(Callback):
+    "A callback of fits only: fastai tells of a beginning and an end around `validate` and `get_preds` too, where its lock is held"
+    def __call__(self, event_name):
+        if not self.learn.lock.locked(): return super().__call__(event_name)
+
+class _Constraint(_InFits):
     "What constraints share: the linear maps they act on, the steps done in this epoch, and the share of the fit that is done"
     run_valid = False
     def before_fit(self):
@@ -639,6 +644,7 @@ def before_step(self:FrobeniusDecay):
 # %% ../../nbs/train/constrain.ipynb #d665ef71
 class GaLore(_Constraint):
     "Let the optimiser see the gradients of linear maps in a subspace of low rank."
+    order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
         every:int=200, # Choose the subspace anew after so many steps, and when an epoch begins
@@ -741,7 +747,7 @@ def after_fit(self:GaLore):
     self._bases = {}
 
 # %% ../../nbs/train/constrain.ipynb #82fd4510
-class ResumeFit(Callback):
+class ResumeFit(_InFits):
     "Write all that the rest of a fit depends on when an epoch ends, and go on from it."
     order = -5 # before the constraints look at the model
     run_valid = False
@@ -752,7 +758,7 @@ class ResumeFit(Callback):
         self.file, self.resume, self.begin, self.fits, self._later = Path(file), resume, 0, 0, []
         if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
 
-class _EpochEnds(Callback):
+class _EpochEnds(_InFits):
     "What `ResumeFit` does after all others: skip epochs, and write"
     order, run_valid = TrackerCallback.order + 10, False
     def __init__(self, owner): self.owner = owner
