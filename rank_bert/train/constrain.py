@@ -40,7 +40,7 @@ from ..rank.metrics import stable_rank
 class _InFits(Callback):
     "A callback of fits only: fastai tells of a beginning and an end around `validate` and `get_preds` too, where its lock is held"
     def __call__(self, event_name):
-        if not self.learn.lock.locked(): return super().__call__(event_name)
+        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
 
 class _Constraint(_InFits):
     "What constraints share: the linear maps they act on, the steps done in this epoch, and the share of the fit that is done"

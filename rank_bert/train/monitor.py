@@ -289,7 +289,7 @@ class RankMonitor(Callback):
         self._from,self._offset,self._capture,self._shown,self._table,self._done = None,None,None,None,None,0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_capture', '_shown', '_from', 'start'))}
     def __call__(self, event_name): # fastai tells of a fit around `validate` and `get_preds` too, where its lock is held
-        if not self.learn.lock.locked(): return super().__call__(event_name)
+        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
 @patch(as_prop=True)
