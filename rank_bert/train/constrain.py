@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
-from fastai.callback.core import Callback, CancelEpochException
+from fastai.callback.core import CancelEpochException
 from fastai.callback.fp16 import MixedPrecision
 from fastai.callback.tracker import TrackerCallback
 from fastai.callback.training import GradientAccumulation
@@ -35,14 +35,10 @@ from ..rank.compress import Decomposed
 from ..rank.decompose import damped_root
 from ..rank.layers import LowRankLinear, plan_of, record_plan, replace
 from ..rank.metrics import stable_rank
+from .learner import FitCallback
 
 # %% ../../nbs/train/constrain.ipynb #34723be4
-class _InFits(Callback):
-    "A callback of fits only: fastai tells of a beginning and an end around `validate` and `get_preds` too, where its lock is held"
-    def __call__(self, event_name):
-        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
-
-class _Constraint(_InFits):
+class _Constraint(FitCallback):
     "What constraints share: the linear maps they act on, the steps done in this epoch, and the share of the fit that is done"
     run_valid = False
     def before_fit(self):
@@ -747,7 +743,7 @@ def after_fit(self:GaLore):
     self._bases = {}
 
 # %% ../../nbs/train/constrain.ipynb #82fd4510
-class ResumeFit(_InFits):
+class ResumeFit(FitCallback):
     "Write all that the rest of a fit depends on when an epoch ends, and go on from it."
     order = -5 # before the constraints look at the model
     run_valid = False
@@ -755,10 +751,10 @@ class ResumeFit(_InFits):
         file:str|Path, # Where to write, over what is there
         resume:bool=False, # Go on from what is there? Fits before the one it is of are skipped
     ):
-        self.file, self.resume, self.begin, self.fits, self._later = Path(file), resume, 0, 0, []
+        self.file, self.resume, self.begin, self.fits, self._later, self._scale = Path(file), resume, 0, 0, [], None
         if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
 
-class _EpochEnds(_InFits):
+class _EpochEnds(FitCallback):
     "What `ResumeFit` does after all others: skip epochs, and write"
     order, run_valid = TrackerCallback.order + 10, False
     def __init__(self, owner): self.owner = owner
@@ -766,6 +762,8 @@ class _EpochEnds(_InFits):
         if self.owner.learn is self.learn and self.epoch < self.owner.begin: raise CancelEpochException()
     def after_epoch(self):
         if self.owner.learn is self.learn and self.epoch >= self.owner.begin: self.owner._write()
+
+_KEPT = {'fit', 'epoch', 'n_epoch', 'plan', 'model', 'grads', 'opt', 'scaler', 'random', 'loader', 'callbacks'}
 
 def _with_state(learn):
     "Callbacks that know what was before"
@@ -778,6 +776,10 @@ def _plain(o):
     if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
+
+def _scaler_of(learn):
+    "The gradient scaler of half precision, or one that does nothing"
+    return getattr(learn, 'scaler', None) or torch.amp.GradScaler(enabled=False)
 
 def _loader_state(dl):
     dl = getattr(dl, 'dl', dl) # inside that of several processes
@@ -805,26 +807,36 @@ def _write(self:ResumeFit):
     model, callbacks = get_model(self.learn.model), [(c.name, _state_of(c)) for c in _with_state(self.learn)]
     grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None} if any(s.get('count') for _, s in callbacks) else {}
     state = dict(fit=self.fits, epoch=self.epoch + 1, n_epoch=self.n_epoch, plan=plan_of(model), model=model.state_dict(), grads=grads,
-                 opt=_plain(self.opt.state_dict()), random=rng, loader=_loader_state(self.dls.train), callbacks=callbacks)
+                 opt=_plain(self.opt.state_dict()), scaler=_scaler_of(self.learn).state_dict(), random=rng, loader=_loader_state(self.dls.train), callbacks=callbacks)
     with new_file(self.file) as tmp: torch.save(state, tmp)
+
+@patch
+def _read(self:ResumeFit):
+    "Read the file, and refuse what `_write` did not write"
+    s = torch.load(self.file, map_location='cpu', weights_only=True)
+    if not isinstance(s, dict) or (lacks := _KEPT - s.keys()):
+        raise ValueError(f"{self.file.name} is not of this version's ResumeFit{f': it lacks {min(lacks)!r}' if isinstance(s, dict) else ''}: begin without resume")
+    return s
 
 @patch
 def before_fit(self:ResumeFit):
     "Put everything back as it was, or skip the fit if the file is of a later one."
     self.learn.remove_cbs(self.learn._grab_cbs(_EpochEnds))
-    self.begin, self._later = 0, []
+    self.begin, self._later, self._scale = 0, [], None
     if hasattr(self.learn, 'lr_finder'): return
     _loader_state(self.dls.train) # says what is wrong with it
     self.learn.add_cb(_EpochEnds(self))
     if not self.resume: return
-    s = torch.load(self.file, map_location='cpu', weights_only=True)
+    s = self._read()
     if s['fit'] == self.fits: return self._put_back(s)
+    print(f"fit {self.fits} is skipped: {self.file.name} is of fit {s['fit']} (the first is 0)")
     self.begin = self.n_epoch
     for c in _with_state(self.learn): c.run = False
 
 @patch
 def before_epoch(self:ResumeFit):
-    "Keep trackers out of epochs that are skipped."
+    "Keep trackers out of epochs that are skipped, and give the scaler, which is new in each fit, what it had."
+    if self._scale and self.epoch == self.begin: _scaler_of(self.learn).load_state_dict(self._scale)
     for c, state in self._later:
         c.run = self.epoch >= self.begin
         if self.epoch == self.begin: vars(c).update(state)
@@ -851,7 +863,7 @@ def _put_back(self:ResumeFit, s):
         if hasattr(type(c), 'load_state_dict'): c.load_state_dict(state)
         elif not isinstance(c, _Constraint): self._later.append((c, state)) # they begin anew in before_fit
     _set_random(s['random'][rank_distrib()], s['loader'], self.dls.train)
-    self.begin, self.resume = s['epoch'], False
+    self.begin, self.resume, self._scale = s['epoch'], False, s['scaler']
 
 @patch
 def _check(self:ResumeFit, s):

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch
-from fastai.callback.core import Callback
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
@@ -27,6 +26,7 @@ from ..rank.calibrate import TextTokens
 from ..rank.heads import head_matrices
 from ..rank.layers import LowRankLinear, attentions
 from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual
+from .learner import FitCallback
 
 # %% ../../nbs/train/monitor.ipynb #6a59d392
 _Sum = namedtuple('_Sum', 'dense up down') # dense + up@down; a part that is missing is None
@@ -264,7 +264,7 @@ def _count(name, value, least=1):
     return value
 
 # %% ../../nbs/train/monitor.ipynb #133bfdea
-class RankMonitor(Callback):
+class RankMonitor(FitCallback):
     "Record the ranks of every linear map and head of an encoder while it trains."
     order,run_valid = 45,False # after gradients are accumulated, unscaled, clipped or changed by other callbacks
     def __init__(self,
@@ -288,8 +288,6 @@ class RankMonitor(Callback):
         self.file,self.budget,self.records = None if path is None else Path(path),budget,[]
         self._from,self._offset,self._capture,self._shown,self._table,self._done = None,None,None,None,None,0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_capture', '_shown', '_from', 'start'))}
-    def __call__(self, event_name): # fastai tells of a fit around `validate` and `get_preds` too, where its lock is held
-        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
 @patch(as_prop=True)
