@@ -15,11 +15,12 @@ import math
 import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from ..models.anatomy import linears
-from .layers import break_even
+from .layers import break_even, check_finite
 
 # %% ../../nbs/rank/metrics.ipynb #61e8c28f
 def _matrix(x, what='x'):
     "`x` as a float tensor of matrices on a device that has float64."
+    if isinstance(x, nn.Module): raise TypeError(f"{what} must be a matrix, got a {type(x).__name__}: `weight_of` gives that of a linear map")
     x = torch.as_tensor(x).detach()
     if x.ndim<2 or 0 in x.shape[-2:]: raise ValueError(f"{what} must be a matrix or a stack of matrices, got shape {tuple(x.shape)}")
     if not x.is_floating_point(): x = x.double()
@@ -40,8 +41,11 @@ def singular_values(
 
 # %% ../../nbs/rank/metrics.ipynb #139456c6
 def _values(x, s):
-    "The singular values of `x`, or `s` where they are known already."
-    return singular_values(x) if s is None else torch.as_tensor(s).detach().double()
+    "The singular values of `x`, or `s` where they are known already, in any order."
+    if s is None: return singular_values(x)
+    s = torch.as_tensor(s).detach().double()
+    if not ((s>=0)&s.isfinite()).all(): raise ValueError(f"singular values are finite and not negative, got {s[~((s>=0)&s.isfinite())][0].item()}")
+    return s.sort(descending=True).values
 
 def _number(t):
     "A Python number for one matrix, a tensor for a stack."
@@ -55,9 +59,12 @@ def numerical_rank(
 ): # int, or a tensor (...)
     "Count the singular values above rounding noise."
     s = _values(x, s)
+    return _number((s > (_rounding(x) if tol is None else tol)*s[...,:1]).sum(-1))
+
+def _rounding(x):
+    "The size of rounding noise among the singular values of `x`, relative to the largest."
     x = torch.as_tensor(x)
-    if tol is None: tol = max(x.shape[-2:])*torch.finfo(x.dtype if x.dtype==torch.float64 else torch.float32).eps
-    return _number((s > tol*s[...,:1]).sum(-1))
+    return max(x.shape[-2:])*torch.finfo(x.dtype if x.dtype==torch.float64 else torch.float32).eps
 
 # %% ../../nbs/rank/metrics.ipynb #01f24b09
 def renyi_rank(
@@ -154,8 +161,10 @@ def rank_above_random(
     x, # Matrix or stack of matrices (..., m, n)
     s=None, # Singular values of `x`, if known
 ): # int, or a tensor (...)
-    "Count the singular values above the Marchenko-Pastur edge (Martin & Mahoney 2021)."
-    return _number((_values(x, s) > torch.as_tensor(random_edge(x), dtype=torch.float64)[...,None].to(_matrix(x).device)).sum(-1))
+    "Count the singular values above the Marchenko-Pastur edge (Martin & Mahoney 2021), and above rounding noise."
+    s = _values(x, s)
+    edge = torch.as_tensor(random_edge(x), dtype=torch.float64)[...,None].to(s.device)
+    return _number((s > edge.maximum(_rounding(x)*s[...,:1])).sum(-1))
 
 # %% ../../nbs/rank/metrics.ipynb #065072e4
 def random_spectrum(
@@ -175,20 +184,39 @@ def random_spectrum(
 # %% ../../nbs/rank/metrics.ipynb #b743ca8a
 def weight_of(
     module:nn.Module, # A linear map, dense or factorised
+    adapters:bool=False, # As active adapters leave it? The weight underneath otherwise
 )->torch.Tensor: # (out, in)
     "Give the matrix of a linear map, multiplied out where it is factorised."
+    if adapters and any(hasattr(m, 'base_layer') for m in module.modules()): return _acting(module)
     w = module.dense_weight() if hasattr(module, 'dense_weight') else module.weight
     return w.detach()
 
+@torch.no_grad()
+def _acting(module):
+    "The matrix of a linear map, read off its outputs: not every adapter just adds to the weight."
+    modes,like = [(m, m.training) for m in module.modules()],next(module.parameters())
+    eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
+    try:
+        module.eval()
+        return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
+    finally:
+        for m,t in modes: m.training = t
+
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
+def _linears(model, roles):
+    "The linear maps of some roles, of which there must be one."
+    if maps := linears(model, roles): return maps
+    raise ValueError(f"no linear map has role {roles!r}: this model has {', '.join(dict.fromkeys(l.role for l in linears(model)))}")
+
 def finite_weights(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
-)->dict: # Name -> weight (out, in)
+)->dict: # Name -> weight (out, in), as active adapters leave it
     "Collect the weights of the encoder's linear maps, refusing NaN and infinite ones by name."
-    ws = {l.name: weight_of(l.module) for l in linears(model, roles)}
-    for n,w in ws.items():
-        if not torch.isfinite(w).all(): raise ValueError(f"{n} has {int((~torch.isfinite(w)).sum())} NaN or infinite weights: check the training run")
+    maps = _linears(model, roles)
+    if meta := [l.name for l in maps if next(l.module.parameters()).is_meta]: raise ValueError(f"{meta[0]} is on the meta device, without numbers: load the weights first")
+    ws = {l.name: weight_of(l.module, adapters=True) for l in maps}
+    for n,w in ws.items(): check_finite(w, n)
     return ws
 
 # %% ../../nbs/rank/metrics.ipynb #848df57f
@@ -203,7 +231,10 @@ def spectra(
     roles=None, # One role or several; all when None
 )->dict: # Name -> singular values, descending, float64 on the CPU
     "Compute the singular values of every linear map of an encoder."
-    ws = finite_weights(model, roles)
+    return _spectra(finite_weights(model, roles))
+
+def _spectra(ws):
+    "Name -> singular values on the CPU."
     got = {n:s for ns in _stacks(ws) for n,s in zip(ns, singular_values(torch.stack([ws[n] for n in ns])).cpu())}
     return {n:got[n] for n in ws}
 
@@ -223,9 +254,10 @@ def rank_report(
     roles=None, # One role or several; all when None
 )->pd.DataFrame: # One row a linear map: name, layer, role, shape, the metrics, and the rank of its factors (NaN when dense)
     "Tabulate the ranks of every linear map of an encoder."
-    sp = spectra(model, roles)
+    ws = finite_weights(model, roles)
+    sp = _spectra(ws)
     def row(l):
-        w = weight_of(l.module).cpu()
+        w = ws[l.name].cpu()
         return dict(name=l.name, layer=l.layer, role=l.role, shape=tuple(w.shape),
             **{k:f(w, sp[l.name]) for k,f in REPORT_METRICS.items()}, factor_rank=getattr(l.module, 'rank', np.nan))
     return pd.DataFrame([row(l) for l in linears(model, roles)])
@@ -249,12 +281,13 @@ def plot_spectra(
     log:bool=False, # Logarithmic singular values?
 ): # Array of matplotlib axes, one a role
     "Draw the singular values of every linear map beside those of noise."
-    maps,sp = linears(model, roles),spectra(model, roles)
+    maps,ws = linears(model, roles),finite_weights(model, roles)
+    sp = _spectra(ws)
     names = list(dict.fromkeys(l.role for l in maps))
     depth = max(l.layer for l in maps)+1
     axs = panels(len(names))
     for ax,role in zip(axs, names):
-        for l in (l for l in maps if l.role==role): _spectrum_line(ax, weight_of(l.module), sp[l.name], (l.layer+1)/depth, log)
+        for l in (l for l in maps if l.role==role): _spectrum_line(ax, ws[l.name], sp[l.name], (l.layer+1)/depth, log)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
     handles = axs[0].lines
     axs[0].legend([handles[0], handles[-2], handles[-1]], ['first layer', 'last layer', 'noise'], fontsize='small')
@@ -277,12 +310,21 @@ def plot_ranks(
     "Draw a rank metric over the layers, one line a role."
     if not isinstance(reports, dict): reports = {metric: reports}
     reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k,r in reports.items()}
-    for r in reports.values():
-        if metric not in r: raise ValueError(f"no column {metric!r} in the report: choose one of {', '.join(map(str, r.columns[4:]))}")
+    top = _top(reports, metric)
     axs = panels(len(reports), width=4.2, height=3)
     for ax,(title,r) in zip(axs, reports.items()):
         for role,g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)
-        ax.set(title=title, xlabel='layer', ylabel=metric, ylim=(0, 1.05*max(float(q[metric].max()) for q in reports.values())),
-            xticks=sorted(set(r.layer)))
+        ax.set(title=title, xlabel='layer', ylabel=metric, ylim=(0, 1.05*top), xticks=sorted(set(r.layer)))
     axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     return axs
+
+# %% ../../nbs/rank/metrics.ipynb #add978c1
+def _top(reports, metric):
+    "The largest value of a metric in some reports."
+    if not reports: raise ValueError("no report to draw: the dictionary is empty")
+    for r in reports.values():
+        known = [k for k in r.select_dtypes('number') if k!='layer']
+        if metric not in known: raise ValueError(f"no column {metric!r} in the report: choose one of {', '.join(known)}")
+    top = np.nanmax([r[metric].max() for r in reports.values()]+[-np.inf])
+    if not np.isfinite(top): raise ValueError(f"there is no {metric} to draw: it is NaN or infinite"+(' where layers are dense' if metric=='factor_rank' else ''))
+    return top
