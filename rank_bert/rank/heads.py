@@ -10,9 +10,10 @@ __all__ = ['Circuits', 'head_matrices', 'head_circuits', 'head_report', 'truncat
 # %% ../../nbs/rank/heads.ipynb #c613100b
 import copy
 from collections import namedtuple
+from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..models.anatomy import encoder_of
-from .layers import attentions, heads_of, record_plan, reshape_heads
+from .layers import attentions, heads_of, record_plan, refuse_adapters, reshape_heads
 from .metrics import effective_rank, energy_rank, finite_weights
 from .decompose import damped_root
 
@@ -39,13 +40,18 @@ def _small(a, b):
     return ra, rb, *torch.linalg.svd(ra@rb.mT)
 
 # %% ../../nbs/rank/heads.ipynb #a66b7535
+def _blocks(model):
+    "The attention blocks of a model whose maps are all there is to its heads."
+    refuse_adapters(model)
+    finite_weights(model)
+    return attentions(model)
+
 def head_circuits(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
 )->dict: # (layer, 'query-key' or 'value-output') -> singular values (heads, size)
     "Compute the spectra of the circuits of every head."
-    finite_weights(model)
     got = {}
-    for i,a in enumerate(attentions(model)):
+    for i,a in enumerate(_blocks(model)):
         c = head_matrices(a)
         got[i,'query-key'],got[i,'value-output'] = _small(c.query, c.key)[3],_small(c.output.mT, c.value)[3]
     return got
@@ -64,6 +70,12 @@ def _shorter(a, b, r, la=None, lb=None):
     ra,rb,u,s,vt = _small(a if la is None else a@la, b if lb is None else b@lb)
     scale = torch.where(s>1e-12*s[:,:1], s.clamp_min(1e-300).rsqrt(), 0)[:,:r,None]
     return scale*(vt[:,:r]@rb), scale*(u[...,:r].mT@ra)
+
+def _known(calibration, name, what, *needs):
+    "The statistics of a map, among which those that `what` needs."
+    s = calibration[name]
+    if missing := [k for k in needs if k not in s]: raise ValueError(f"{what} needs {', '.join(missing)} of {name}: calibrate(model, batches) gives them, unless told otherwise by fisher= or statistics=")
+    return s
 
 def _moment_root(stats):
     "A square root of the second moment of the inputs with a 1 appended."
@@ -84,7 +96,7 @@ def _roots(name, calibration):
     "Roots of the moments at the input of an attention block and at its output; None where nothing is known."
     if calibration is None: return None, None
     g = calibration[name.removesuffix('self')+'output.dense'].get('grad_second_moment')
-    return _moment_root(calibration[name+'.query']), None if g is None else damped_root(g)
+    return _moment_root(_known(calibration, name+'.query', 'truncate_heads', 'mean', 'covariance')), None if g is None else damped_root(g)
 
 # %% ../../nbs/rank/heads.ipynb #158cf05a
 @torch.no_grad()
@@ -94,10 +106,9 @@ def truncate_heads(
     calibration=None, # A `Calibration` of the model, to weigh what is cut
 )->nn.Module: # A copy with narrower heads
     "Cut the query-key and value-output circuits of every head to a rank."
-    finite_weights(model)
     if calibration is not None: calibration.check(model)
     new = copy.deepcopy(model)
-    enc,blocks = encoder_of(new),attentions(new)
+    enc,blocks = encoder_of(new),_blocks(new)
     ranks = rank if isinstance(rank, dict) else dict.fromkeys(range(len(blocks)), rank)
     for i,r in ranks.items():
         if i not in range(len(blocks)): raise ValueError(f"there is no layer {i!r}: the model has {len(blocks)}")
@@ -124,9 +135,8 @@ def head_importance(
     "Predict what leaving out each head costs."
     calibration.check(model)
     got = []
-    for a in attentions(model):
-        s,w = calibration[a.name.removesuffix('self')+'output.dense'],head_matrices(a).output
-        if 'grad_second_moment' not in s: raise ValueError("the importance of heads needs gradients: calibrate with fisher='true'")
+    for a in _blocks(model):
+        s,w = _known(calibration, a.name.removesuffix('self')+'output.dense', 'head_importance', 'weighted_covariance', 'grad_second_moment'),head_matrices(a).output
         c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size)).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         got.append(.5*s['tokens']/s['samples']*(w.mT@s['grad_second_moment'].double()@w*c).sum((1, 2)))
     return got
@@ -135,14 +145,13 @@ def head_importance(
 @torch.no_grad()
 def prune_heads(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one; untouched
-    heads, # Heads to leave out: a dict of layer -> their numbers, or how many of the least important, over all layers
+    heads, # Heads to leave out: a dict of layer -> number or numbers, or how many of the least important, over all layers
     calibration=None, # A `Calibration` of the model; keeps the mean output, and tells what is important
 )->nn.Module: # A copy with fewer heads
     "Leave out whole attention heads."
-    finite_weights(model)
     if calibration is not None: calibration.check(model)
     new = copy.deepcopy(model)
-    enc,blocks = encoder_of(new),attentions(new)
+    enc,blocks = encoder_of(new),_blocks(new)
     for i,drop in _to_prune(model, blocks, heads, calibration).items(): _prune(enc, blocks[i], sorted(drop), calibration)
     record_plan(enc)
     return new
@@ -155,11 +164,12 @@ def _to_prune(model, blocks, heads, calibration):
             raise ValueError(f"heads must be a dict of layer -> numbers, or how many to leave out, from 0 to {sum(counts)-len(counts)} (one stays in every layer), got {heads!r}")
         if calibration is None: raise ValueError("which heads matter least is in the data: pass a calibration, or name the heads")
         heads = _least_important(head_importance(model, calibration), heads)
+    heads = {i: list(d) if isinstance(d, Iterable) else [d] for i,d in heads.items()}
     for i,drop in heads.items():
         if i not in range(len(blocks)): raise ValueError(f"there is no layer {i!r}: the model has {len(blocks)}")
-        if bad := [h for h in drop if h not in range(counts[i])]: raise ValueError(f"layer {i} has heads 0 to {counts[i]-1}, got {bad[0]!r}")
-        if len(set(drop))==counts[i]: raise ValueError(f"all {counts[i]} heads of layer {i} would go: leave at least one")
-    return {i: set(d) for i,d in heads.items() if len(d)}
+        if bad := [h for h in drop if isinstance(h, (bool, float)) or h not in range(counts[i])]: raise ValueError(f"layer {i} has heads 0 to {counts[i]-1}, got {bad[0]!r}")
+        if len({*map(int, drop)})==counts[i]: raise ValueError(f"all {counts[i]} heads of layer {i} would go: leave at least one")
+    return {i: {*map(int, d)} for i,d in heads.items() if d}
 
 def _least_important(importance, n):
     "Layer -> the n least important heads over all layers, sparing the best one of every layer."
@@ -169,13 +179,17 @@ def _least_important(importance, n):
     return got
 
 # %% ../../nbs/rank/heads.ipynb #af3af4f1
+def _mean(calibration, name):
+    "The mean input of a map, weighed by its gradients where they are known."
+    best = 'weighted_mean' if 'weighted_mean' in calibration[name] else 'mean'
+    return _known(calibration, name, 'prune_heads', best)[best]
+
 def _prune(enc, a, drop, calibration):
     "Leave the heads `drop` out of one block."
     c,bias,name = head_matrices(a),a.output.bias,a.name.removeprefix(f'{enc.base_model_prefix}.')
     keep = [h for h in range(len(c.query)) if h not in drop]
     if bias is not None and calibration is not None:
-        s = calibration[a.name.removesuffix('self')+'output.dense']
-        mu = s.get('weighted_mean', s['mean']).double().view(-1, a.size)
+        mu = _mean(calibration, a.name.removesuffix('self')+'output.dense').double().view(-1, a.size)
         bias = bias+torch.einsum('hos,hs->o', c.output[drop], mu[drop]).to(bias)
     reshape_heads(enc, {name: [len(keep), a.size]})
     a = next(b for b in attentions(enc) if b.name==a.name)
