@@ -11,7 +11,7 @@ __all__ = ['Factors', 'DECOMPOSITIONS', 'decomposition', 'get_decomposition', 's
 # %% ../../nbs/rank/decompose.ipynb #f9586617
 from collections import namedtuple
 import torch, torch.nn as nn
-from .layers import LowRankLinear
+from .layers import LowRankLinear, check_finite, take_over, warn_break_even
 
 # %% ../../nbs/rank/decompose.ipynb #59c52f1c
 Factors = namedtuple('Factors', 'left s right')
@@ -36,7 +36,7 @@ def get_decomposition(
     method:str, # Name in `DECOMPOSITIONS`
 ): # The registered function
     "Look up a decomposition method."
-    if method not in DECOMPOSITIONS: raise ValueError(f"unknown decomposition method {method!r}: available are {', '.join(map(repr, DECOMPOSITIONS))}")
+    if not isinstance(method, str) or method not in DECOMPOSITIONS: raise ValueError(f"unknown decomposition method {method!r}: available are {', '.join(map(repr, DECOMPOSITIONS))}")
     return DECOMPOSITIONS[method]
 
 # %% ../../nbs/rank/decompose.ipynb #ad1be415
@@ -64,11 +64,12 @@ def damped_root(
 )->torch.Tensor: # Lower triangular (n, n), float64
     "Factorise a damped second moment by Cholesky."
     c = moment.detach().double()
+    if not c.isfinite().all(): raise ValueError(f"a second moment of shape {tuple(c.shape)} has {int((~c.isfinite()).sum())} NaN or infinite entries: calibrate again")
     scale = c.diagonal().mean().clamp_min(1e-30)
-    while True:
-        root,failed = torch.linalg.cholesky_ex(c+damping*scale*torch.eye(len(c), dtype=c.dtype, device=c.device))
+    for k in range(10):
+        root,failed = torch.linalg.cholesky_ex(c+damping*10**k*scale*torch.eye(len(c), dtype=c.dtype, device=c.device))
         if not failed: return root
-        damping *= 10
+    raise ValueError(f"a second moment must be positive, up to rounding: this one of shape {tuple(c.shape)} has the eigenvalue {torch.linalg.eigvalsh(c)[0]:.2g}")
 
 # %% ../../nbs/rank/decompose.ipynb #16afba0b
 def two_sided_factors(
@@ -121,6 +122,11 @@ def _about_zero(stats):
     pairs = [(f'{w}covariance', f'{w}mean') for w in ('', 'weighted_')]
     return {**stats, **{c: stats[c]+torch.outer(stats[m], stats[m]) for c,m in pairs if c in stats and m in stats}}
 
+def _beside(w, stats):
+    "The statistics of a layer, on the device of its weight."
+    if any(isinstance(v, dict) for v in (stats or {}).values()): raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
+    return stats and {k: v.to(w.device) if hasattr(v, 'to') else v for k,v in stats.items()}
+
 def factorise(
     linear:nn.Module, # An `nn.Linear` or a `LowRankLinear`
     method:str='svd', # Name in `DECOMPOSITIONS`
@@ -129,12 +135,14 @@ def factorise(
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
     f,w = get_decomposition(method),linear.weight.detach()
-    if not torch.isfinite(w).all(): raise ValueError(f"{name} has {int((~torch.isfinite(w)).sum())} NaN or infinite weights: check the training run")
+    check_finite(w, name)
+    stats = _beside(w, stats)
     if missing := [k for k in f.needs if k not in (stats or {})]:
         raise ValueError(f"method {method!r} needs {', '.join(missing)} of {name}: calibrate(model, batches) gives them")
     return f(w, stats if stats is None or linear.bias is not None else _about_zero(stats))
 
 # %% ../../nbs/rank/decompose.ipynb #87bc1164
+@torch.inference_mode(False)
 def cut_factors(
     factors:Factors, # Factors of the layer's weight
     rank:int, # How many to keep
@@ -150,7 +158,7 @@ def cut_factors(
         mu = stats[mean].to(up)
         bias = bias.detach().to(up) + linear.weight.detach().to(up)@mu - up@(down@mu)
     like = linear.up.weight if isinstance(linear, LowRankLinear) else linear.weight
-    return LowRankLinear.from_factors(up, down, bias, like).train(linear.training).requires_grad_(like.requires_grad)
+    return take_over(LowRankLinear.from_factors(up, down, bias, like), linear)
 
 # %% ../../nbs/rank/decompose.ipynb #2ef0030c
 def decompose(
@@ -160,6 +168,7 @@ def decompose(
     stats:dict=None, # Statistics of the layer, for the methods that need them
 )->LowRankLinear: # Thin layer in place of `linear`
     "Replace a linear layer by its best factorisation of the given rank."
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 1<=rank<=min(linear.weight.shape):
-        raise ValueError(f"rank must be an integer from 1 to {min(linear.weight.shape)} for a weight of shape {tuple(linear.weight.shape)}, got {rank!r}")
+    shape = tuple(linear.weight.shape)
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 1<=rank<=min(shape): raise ValueError(f"rank must be an integer from 1 to {min(shape)} for a weight of shape {shape}, got {rank!r}")
+    warn_break_even(dict(weight=rank), dict(weight=shape))
     return cut_factors(factorise(linear, method, stats), rank, linear, stats, get_decomposition(method).mean)
