@@ -132,13 +132,21 @@ def _check_loaded(model, info, name, trained_head):
     own = model.base_model_prefix + '.'
     missing = {*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])}
     lost, head = sorted(k for k in missing if k.startswith(own)), sorted(k for k in missing if not k.startswith(own))
+    _check_left_out(model, info['unexpected_keys'], name)
     if trained_head and head: warnings.warn(f"{name}: the head did not load and is RANDOM ({', '.join(head[:4])}): fine-tune it, or look for the whole checkpoint")
     if not lost: return model
     total = sum(k.startswith(own) for k in model.state_dict())
     if len(lost) >= 0.9 * total: raise ValueError(f'{name}: none of the weights there fits a {type(model).__name__}')
-    warnings.warn(f"{name}: {len(lost)} of the encoder's {total} weights did not load and are RANDOM: {', '.join(lost[:4])}"
-                  + (' ...' if len(lost) > 4 else ''))
+    warnings.warn(f"{name}: {len(lost)} of the encoder's {total} weights did not load and are RANDOM: {_some(lost)}")
     return model
+
+def _some(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
+
+def _check_left_out(model, unexpected, name):
+    "Warn of weights of the encoder in the checkpoint `name` that `model` has no place for"
+    own, parts = model.base_model_prefix + '.', {n for n, _ in model.base_model.named_children()} # names in a bare encoder's file have no prefix
+    left = sorted(k for k in unexpected if (k.startswith(own) or k.split('.')[0] in parts) and not k.removeprefix(own).startswith('pooler.'))
+    if left: warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} and are LEFT OUT: {_some(left)}; does the configuration fit?")
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
@@ -171,7 +179,8 @@ def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights"
     if name in BERT_CONFIGS: return _remember(BertForSequenceClassification(bert_config(name, num_labels, **overrides)), 'random')
     config = _load_config(str(Path(name).expanduser())) if _is_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
-    config.num_labels, config.weights_from = num_labels, None
+    if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
+    config.weights_from = None
     if hasattr(config, 'quantization_config'): del config.quantization_config # a random model is a dense one
     for k, v in overrides.items(): setattr(config, k, v)
     return _remember(AutoModelForSequenceClassification.from_config(config, dtype=torch.float32), 'random')

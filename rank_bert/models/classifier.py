@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 from transformers.loss.loss_utils import ForSequenceClassificationLoss
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from .anatomy import encoder_of
 from .base_models import get_pretrained_model
 from .scratch import masked_mean
 
@@ -59,7 +60,7 @@ class PooledConfig(PretrainedConfig):
         return getattr(self.encoder, k)
 
     def __setattr__(self, k, v):
-        if k in _settings(self.__dict__.get('encoder')): setattr(self.encoder, k, v)
+        if k not in ('encoder', 'pooling', 'dropout') and k in _settings(self.__dict__.get('encoder')): setattr(self.encoder, k, v)
         else: super().__setattr__(k, v)
 
 def _settings(encoder):
@@ -119,7 +120,7 @@ AutoModelForSequenceClassification.register(PooledConfig, PooledForSequenceClass
 
 # %% ../../nbs/models/classifier.ipynb #56fb5924
 def pooled_classifier(
-    model:str|Path|PreTrainedModel, # Name on the hub or of `BERT_CONFIGS`, folder of a saved model, or an encoder with a head or without, which is copied
+    model:str|Path|nn.Module, # Name on the hub or of `BERT_CONFIGS`, folder of a saved model, or an encoder with a head or without, also inside a `BertWrapper`, which is copied
     num_labels:int=2, # Outputs of the head; 1 means regression
     pooling:str='mean', # Key of `POOLINGS`, or 'pooler' for the encoder's own
     dropout:float=0.1, # Share of the pooled output dropped in training
@@ -130,7 +131,7 @@ def pooled_classifier(
     given = isinstance(model, nn.Module)
     if given and overrides: raise ValueError(f"{', '.join(overrides)}: a model that is given as a module is taken as it is")
     if not isinstance(num_labels, int) or num_labels < 1: raise ValueError(f'num_labels={num_labels!r}: expected a positive integer')
-    whole = copy.deepcopy(model) if given else get_pretrained_model(model, '', num_labels, pretrained, **overrides)
+    whole = copy.deepcopy(encoder_of(model)) if given else get_pretrained_model(model, '', num_labels, pretrained, **overrides)
     return _on(whole.base_model, PooledConfig(whole.base_model.config, pooling, dropout, num_labels=num_labels), getattr(whole, 'weights_from', 'a module'))
 
 # %% ../../nbs/models/classifier.ipynb #c021f1bd
