@@ -6,10 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/rank/calibrate.html.md"""
 
 # %% auto #0
 __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'TRUE_COTANGENTS', 'EMPIRICAL_COTANGENTS', 'TextTokens', 'predictions',
-           'fingerprint', 'Calibration', 'calibrate']
+           'fingerprint', 'rest_fingerprint', 'Calibration', 'calibrate']
 
 # %% ../../nbs/rank/calibrate.ipynb #dd07a0c0
-import json, zlib
+import json, warnings, zlib
 from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 import torch, torch.nn as nn
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..io import new_file
-from ..models.anatomy import encoder_of, family_of, input_names, linears, open_maps
+from ..models.anatomy import encoder_of, family_of, input_names, linears, open_maps, parameter_parts
 from .metrics import finite_weights
 
 # %% ../../nbs/rank/calibrate.ipynb #5230100b
@@ -72,8 +72,14 @@ def _split_batch(batch):
     given = [x.pop(k) for k in ('labels', 'label') if k in x]
     return x, given[0] if y is None and given else y
 
+def _check_batches(batches):
+    "Refuse one batch in the place of several."
+    pair = isinstance(batches, tuple) and len(batches)==2 and isinstance(batches[0], Mapping) and not isinstance(batches[1], (Mapping, tuple, list))
+    if pair or isinstance(batches, Mapping): raise TypeError("expected an iterable of batches, got a single one: put it in a list, [batch]")
+
 def _rows(batches, n_samples):
     "Sentences one by one: inputs without the padding around them, and label."
+    _check_batches(batches)
     left = float('inf') if n_samples is None else n_samples
     for batch in batches:
         x,y = _split_batch(batch)
@@ -149,13 +155,20 @@ def _output(enc, out, mask):
     kind = None if z.ndim>2 else enc.config.problem_type
     return z, kind or ('regression' if z.shape[-1]==1 else 'single_label_classification')
 
+def _labels(y, z, kind):
+    "The labels, which must be classes or finite."
+    bad = (y<0)|(y>=z.shape[-1]) if kind=='single_label_classification' else ~y.isfinite()
+    if bad.any(): raise ValueError(f"fisher='empirical' needs labels, {'0 to '+str(z.shape[-1]-1) if kind.startswith('single') else 'all finite'}, got {y[bad][0].item()}: "
+        "the test splits of GLUE have none; use 'true', which needs none")
+    return y.to(z.device)
+
 def _cotangent(enc, out, mask, y, fisher, gen):
     "The prediction and the cotangent to pull back through it."
     z,kind = _output(enc, out, mask)
     if fisher=='true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
     elif kind=='embedding' or z.ndim>2: raise ValueError(f"fisher='empirical' is for classifiers and regressions of whole texts, {type(enc).__name__} is none: use 'true'")
     elif y is None: raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which needs none")
-    else: v = EMPIRICAL_COTANGENTS[kind](z.detach(), y.to(z.device))
+    else: v = EMPIRICAL_COTANGENTS[kind](z.detach(), _labels(y, z, kind))
     return z, v*mask[...,None].to(v) if z.ndim>2 else v
 
 # %% ../../nbs/rank/calibrate.ipynb #295cf72b
@@ -245,6 +258,7 @@ class _Words:
 @contextmanager
 def _observed(model, maps, on_forward, graded, on_words=None):
     "Evaluation mode with `on_forward(map, input, output)` at every map and `on_words(output)` at the word embedding; everything restored at the end."
+    if any(p.is_inference() for p in model.parameters()): raise ValueError("the model was made in torch.inference_mode, where no gradient can reach it: make it outside")
     modes,grads = [(m, m.training) for m in model.modules()],[(p, p.requires_grad) for p in model.parameters()]
     watch = lambda l: lambda m,i,o: on_forward(l, i[0], o)
     handles = [l.module.register_forward_hook(watch(l)) for l in maps]
@@ -274,20 +288,31 @@ def predictions(
 ):
     "Yield, a batch at a time, the outputs of every model, their kind and the mask of the tokens."
     encs = [encoder_of(m) for m in models]
-    with ExitStack() as stack:
-        for m in models: stack.enter_context(_observed(m, [], None, False))
-        for x,_ in _packs(_rows(batches, n_samples), pad=_pad(encs[0]), side=family_of(encs[0]).padding_side):
-            mask = x['attention_mask'].to(next(encs[0].parameters()).device)
+    for x,_ in _packs(_rows(batches, n_samples), pad=_pad(encs[0]), side=family_of(encs[0]).padding_side):
+        mask = x['attention_mask'].to(next(encs[0].parameters()).device)
+        with ExitStack() as stack:
+            for m in models: stack.enter_context(_observed(m, [], None, False))
             outs = [_output(e, _forward(e, x), mask) for e in encs]
-            yield [z for z,_ in outs], outs[0][1], mask
+        yield [z for z,_ in outs], outs[0][1], mask
 
 # %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Map name -> [out, in, checksum of its parameters]
     "Compute what tells the linear maps of one model from those of another."
-    crc = lambda m: zlib.crc32(b''.join(p.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() for p in m.parameters()))
-    return {l.name: [l.module.out_features, l.module.in_features, crc(l.module)] for l in linears(model)}
+    return {l.name: [l.module.out_features, l.module.in_features, _crc(l.module.parameters())] for l in linears(model)}
+
+def rest_fingerprint(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->dict: # 'embeddings', 'head' and 'other' -> checksum of its parameters
+    "Compute what tells the rest of one model from that of another."
+    return {k: _crc(ps.values()) for k,ps in parameter_parts(model).items() if k!='linear'}
+
+def _crc(params):
+    "Checksum of the bytes of some tensors."
+    crc = 0
+    for p in params: crc = zlib.crc32(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), crc)
+    return crc
 
 class Calibration(dict):
     "Statistics of every linear map: name -> dict of tensors."
@@ -299,9 +324,10 @@ class Calibration(dict):
         prints:dict=None, # `fingerprint` of the model
         words:dict=None, # What is known of the word embedding: `counts` (words,) and `grad_second_moment` (out, out)
         rows:dict=None, # Map name -> rows that it has seen, where these are not the tokens
+        rest:dict=None, # `rest_fingerprint` of the model
     ):
         super().__init__(stats)
-        self.samples,self.tokens,self.fisher,self.prints,self.words,self.rows = samples,tokens,fisher,prints,words or {},rows or {}
+        self.samples,self.tokens,self.fisher,self.prints,self.words,self.rows,self.rest = samples,tokens,fisher,prints,words or {},rows or {},rest
         for n,s in self.items(): s.update(samples=samples, tokens=self.rows.get(n, tokens))
 
     def __repr__(self):
@@ -319,8 +345,14 @@ def check(self:Calibration,
     for n,(*shape,crc) in now.items():
         if here[n][:2]!=shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
         if here[n][2]!=crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
+    if self.rest is None: return warnings.warn("this calibration was saved without checksums of embeddings and head: check that they are those of this model", stacklevel=2)
+    told,enc = dict(embeddings='embeddings', head='head', other='norms or biases'),encoder_of(model)
+    unused = [] if self.fisher and enc.base_model is not enc else ['head']
+    if changed := [told[k] for k,crc in rest_fingerprint(model).items() if k not in unused and self.rest[k]!=crc]:
+        raise ValueError(f"this calibration is of the same linear maps with other {' and '.join(changed)}: calibrate this model")
 
 # %% ../../nbs/rank/calibrate.ipynb #3ae60037
+@torch.inference_mode(False)
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
     batches, # Any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask` of shape (batch, length)
@@ -343,7 +375,7 @@ def calibrate(
         for k,v in s.items():
             if not torch.isfinite(v).all(): raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
     rows = {n: s.tokens for n,s in sums.items() if s.tokens!=words.tokens}
-    return Calibration(stats, samples, words.tokens, fisher if graded else None, fingerprint(model), words.result(), rows)
+    return Calibration(stats, samples, words.tokens, fisher if graded else None, fingerprint(model), words.result(), rows, rest_fingerprint(model))
 
 # %% ../../nbs/rank/calibrate.ipynb #f03f056f
 def _run(model, batches, n_samples, fisher, want, seed, progress):
@@ -365,6 +397,7 @@ def _run(model, batches, n_samples, fisher, want, seed, progress):
         return y
     with _observed(model, maps, see, bool(fisher), words.see), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:
         for x,y in _packs(_rows(batches, n_samples), pad=_pad(enc), side=fam.padding_side):
+            if 'input_ids' not in x: raise ValueError(f"a batch for calibrate must have input_ids, got only {', '.join(x)}")
             keep = TextTokens(x['attention_mask'].to(dev), fam.batch_first)
             out = _forward(enc, x)
             if fisher:
@@ -397,7 +430,7 @@ def save(self:Calibration,
             if first==f'{n}/{k}': tensors[first] = v.contiguous()
             else: same[f'{n}/{k}'] = first
     tensors.update({f'/{k}': v for k,v in self.words.items()})
-    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows, same=same)
+    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows, rest=self.rest, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
 @patch(cls_method=True)
