@@ -178,10 +178,12 @@ def linears(
     roles=None, # One role or several of `ROLES` and `MORE_ROLES`; all when None
 )->list: # `LinearMap`s (name, module, layer, role), layer by layer
     "List the linear maps of the encoder in `model`."
-    roles,enc,fam = _asked(roles),encoder_of(model),family_of(model)
+    asked,enc,fam = _asked(roles),encoder_of(model),family_of(model)
     maps = _whole(_known(enc, fam) if fam.names else _unknown(enc))
     if not maps: raise ValueError(f"no linear map found in {type(enc).__name__} (model type {enc.config.model_type!r})")
-    return [m for m in maps if m.role in roles]
+    if not (hits := [m for m in maps if m.role in asked]):
+        raise ValueError(f"{type(enc).__name__} has no linear map of role {roles!r}: its roles are {', '.join(dict.fromkeys(m.role for m in maps))}")
+    return hits
 
 # %% ../../nbs/models/anatomy.ipynb #6b037d74
 def _close(enc, fam):
@@ -234,7 +236,7 @@ def map_uses(
 # %% ../../nbs/models/anatomy.ipynb #af4ac124
 def _is_weight_of(name, maps):
     "Is parameter `name` a weight of one of `maps`, which are names?"
-    owner,_,last = name.rpartition('.')
+    owner,_,last = re.sub(r'\.parametrizations\.weight\.\w+$', '.weight', name).rpartition('.')
     return f'{name}.linear' in maps or last=='weight' and bool({owner, owner.removesuffix('.up'), owner.removesuffix('.down')}&maps)
 
 def parameter_parts(

@@ -10,7 +10,7 @@ __all__ = ['ACTIVATIONS', 'States', 'COUNTERPARTS', 'Embeddings', 'SelfAttention
            'from_transformers', 'to_transformers']
 
 # %% ../../nbs/models/scratch.ipynb #60b07efc
-import math
+import copy, math
 from collections import namedtuple
 from functools import partial
 
@@ -289,7 +289,8 @@ def from_transformers(
     "Copy a transformers BERT into one of our own"
     make = COUNTERPARTS.get(type(model))
     if make is None: raise TypeError(f"{type(model).__name__} has no counterpart here, only {', '.join(c.__name__ for c in COUNTERPARTS)}")
-    new, state = make(model.config, model.pooler is not None) if make is ScratchBert else make(model.config), _weights_of(model)
+    config, state = copy.deepcopy(model.config), _weights_of(model)
+    new = make(config, model.pooler is not None) if make is ScratchBert else make(config)
     if odd := sorted(set(state) ^ set(new.state_dict())):
         way = ': multiply its factors out with to_dense first' if any('.down.' in o for o in odd) else ''
         raise ValueError(f'{len(odd)} weights have no counterpart, such as {odd[0]}{way}')
@@ -305,8 +306,8 @@ def to_transformers(
     "Copy one of our models into transformers' BERT"
     make = next((theirs for theirs, ours in COUNTERPARTS.items() if type(model) is ours), None)
     if make is None: raise TypeError(f"{type(model).__name__} is none of {', '.join(c.__name__ for c in COUNTERPARTS.values())}")
-    p, ours = next(model.parameters()), model.state_dict()
-    new = (make(model.config, add_pooling_layer=model.pooler is not None) if make is BertModel else make(model.config)).to(p.device, p.dtype)
+    p, ours, config = next(model.parameters()), model.state_dict(), copy.deepcopy(model.config)
+    new = (make(config, add_pooling_layer=model.pooler is not None) if make is BertModel else make(config)).to(p.device, p.dtype)
     with torch.no_grad():
         for k, v in new.state_dict().items():
             if not k.startswith('cls.predictions.decoder.'): v.copy_(ours[_our_name(k)])
