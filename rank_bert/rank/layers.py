@@ -6,8 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/rank/layers.html.md"""
 
 # %% auto #0
 __all__ = ['Attention', 'METHOD', 'break_even', 'warn_break_even', 'LowRankLinear', 'truncated_svd', 'check_finite', 'take_over',
-           'LowRankEmbedding', 'check_plan', 'replace', 'refuse_adapters', 'attentions', 'heads_of', 'reshape_heads',
-           'plan_of', 'record_plan', 'apply_plan', 'to_dense', 'RankPlanConfig', 'RankPlanQuantizer', 'register']
+           'LowRankEmbedding', 'check_plan', 'replace', 'refuse_adapters', 'warn_shared', 'attentions', 'heads_of',
+           'reshape_heads', 'plan_of', 'record_plan', 'apply_plan', 'to_dense', 'RankPlanConfig', 'RankPlanQuantizer',
+           'register']
 
 # %% ../../nbs/rank/layers.ipynb #521d116c
 import copy, warnings
@@ -243,6 +244,19 @@ def refuse_adapters(
     "Raise if `model` has adapters."
     if any(hasattr(m, 'base_layer') for m in model.modules()): raise ValueError("the model has adapters, which would be lost: merge_lora it first")
 
+# %% ../../nbs/rank/layers.ipynb #39eccf77
+def warn_shared(
+    model:nn.Module, # A transformers model, or any module that contains one
+    modules, # Those in it that are to be replaced
+):
+    "Warn of modules that share a weight with others."
+    ours,users = {p for m in modules for p in m.parameters() if p.ndim>1},{}
+    for n,m in encoder_of(model).named_modules():
+        for p in m.parameters(recurse=False):
+            if p in ours: users.setdefault(p, []).append(n)
+    for ns in users.values():
+        if len(ns)>1: warnings.warn(f"{', '.join(ns)} share one weight: they come apart, and from now on count and train apart", stacklevel=3)
+
 # %% ../../nbs/rank/layers.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')
 
@@ -346,6 +360,7 @@ def apply_plan(
     with open_maps(enc):
         found = check_plan(enc, plan)
         for n,m in found.items(): check_finite(m.weight, n)
+        warn_shared(enc, found.values())
         warn_break_even({n: plan[n] for n in found}, {n: _sizes(m) for n,m in found.items()})
         for n,m in found.items(): replace(enc, m, _thin(m, plan[n]))
     record_plan(enc)
