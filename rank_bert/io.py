@@ -47,18 +47,28 @@ def _check_ours(path):
     if inside or not any((path/o).is_file() for o in _OURS):
         raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
 
+# %% ../nbs/io.ipynb #a55dfce1
+def _check_writable(path):
+    "Raise unless something can be made beside `path`, or where its first missing folder would be"
+    place = next(p for p in path.resolve().parents if p.exists())
+    if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
+    try: tempfile.TemporaryFile(dir=place).close()
+    except OSError as e: raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
+
 # %% ../nbs/io.ipynb #f8802027
 def check_new(
     path:str|Path, # Where something is to be written
     overwrite:bool=False, # Is it fine to replace what is there?
+    folder:bool=True, # Is it to be a folder? Otherwise a file
 )->Path: # The same, as a `Path`
-    "Raise `FileExistsError` if `path` already holds something"
+    "Raise `OSError` if `path` already holds something, or cannot be written"
     path = Path(path)
+    if folder and path.is_file(): raise FileExistsError(f'{path} is a file, which no folder replaces: choose another place, or remove it yourself')
+    if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken and not overwrite: raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
-    if path.is_dir() and taken: _check_ours(path)
-    for p in path.parents:
-        if p.is_file(): raise NotADirectoryError(f'cannot write {path}: {p} is a file, not a folder')
+    if folder and taken: _check_ours(path)
+    _check_writable(path)
     return path
 
 # %% ../nbs/io.ipynb #5bcf6fa5
@@ -67,6 +77,12 @@ def _discard(path):
     if path.is_dir(): shutil.rmtree(path)
     else: path.unlink(missing_ok=True)
 
+def _settle(path):
+    "Make a written file readable for all, and wait until it is on the disk"
+    path.chmod(0o644)
+    with path.open('r+b') as f: os.fsync(f.fileno())
+
+# %% ../nbs/io.ipynb #952ab30f
 @contextmanager
 def new_folder(
     path:str|Path, # Folder to make
@@ -79,7 +95,7 @@ def new_folder(
     try:
         tmp.chmod(0o755)
         yield tmp
-        for f in tmp.rglob('*'): f.chmod(0o755 if f.is_dir() else 0o644)
+        for f in tmp.rglob('*'): f.chmod(0o755) if f.is_dir() else _settle(f)
         if path.exists(): path.rename(old/path.name)
         tmp.rename(path)
     finally: _discard(tmp); _discard(old)
@@ -91,14 +107,13 @@ def new_file(
     overwrite:bool=True, # Replace what is there?
 ):
     "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not"
-    if Path(path).is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
-    path = check_new(path, overwrite).resolve()
+    path = check_new(path, overwrite, folder=False).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, tmp = tempfile.mkstemp(prefix=f'.{path.stem}.', suffix=path.suffix, dir=path.parent)
     os.close(fd)
     tmp = Path(tmp)
     try:
         yield tmp
-        tmp.chmod(0o644)
+        _settle(tmp)
         os.replace(tmp, path)
     finally: tmp.unlink(missing_ok=True)
