@@ -6,16 +6,17 @@ Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
 # %% auto #0
 __all__ = ['Choices', 'ALLOCATORS', 'COSTS', 'rank_cost', 'max_rank', 'RankPlan', 'tail_errors', 'allocator', 'get_allocator',
-           'uniform', 'energy', 'optimal', 'get_cost', 'check_budget', 'smallest_budget', 'allocate', 'LatencyTable',
-           'measure_latency']
+           'uniform', 'energy', 'optimal', 'get_cost', 'check_budget', 'smallest_budget', 'check_least', 'check_pinned',
+           'allocate', 'LatencyTable', 'measure_latency']
 
 # %% ../../nbs/rank/allocate.ipynb #652f1aec
 import json, math, re, time
 from collections import namedtuple
+from collections.abc import Mapping
 import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
-from .layers import LowRankLinear, break_even
+from .layers import LowRankLinear, break_even, warn_break_even
 
 # %% ../../nbs/rank/allocate.ipynb #ba0e7f96
 def rank_cost(
@@ -78,9 +79,9 @@ def __str__(self:RankPlan): return self.table().drop(columns='name').to_string(i
 
 # %% ../../nbs/rank/allocate.ipynb #329e2baa
 @patch
-def to_json(self:RankPlan)->str: # Ranks and shapes
+def to_json(self:RankPlan)->str: # Ranks, shapes, error and gap
     "Write the plan as JSON."
-    return json.dumps(dict(ranks=dict(self), shapes=self.shapes), indent=1)
+    return json.dumps(dict(ranks=dict(self), shapes=self.shapes, error=self.error, gap=self.gap), indent=1)
 
 @patch(cls_method=True)
 def from_json(cls:RankPlan,
@@ -93,7 +94,11 @@ def from_json(cls:RankPlan,
         raise ValueError("not a rank plan: expected an object with 'ranks' and 'shapes'")
     for n,s in d['shapes'].items():
         if not (isinstance(s, list) and len(s)==2 and all(isinstance(o, int) and o>0 for o in s)): raise ValueError(f"{n}: a shape is two positive integers, got {s!r}")
-    return cls(d['ranks'], d['shapes'])
+    plan = cls(d['ranks'], d['shapes'])
+    for k in ('error', 'gap'):
+        if not isinstance(d.get(k), (int, float, type(None))): raise ValueError(f"the {k} of a rank plan is a number or null, got {d[k]!r}")
+        setattr(plan, k, d.get(k))
+    return plan
 
 # %% ../../nbs/rank/allocate.ipynb #5fd63b56
 @patch
@@ -129,16 +134,20 @@ Choices = namedtuple('Choices', 'ranks costs errors energy')
 
 def tail_errors(
     s, # Singular values, descending
+    name:str='the layer', # What to call it in an error
 )->np.ndarray: # Sum of the squares after the first r, r = 0 ... len(s)
     "Sum what every cut leaves out."
     e = np.asarray(s.detach().cpu() if torch.is_tensor(s) else s, dtype=np.float64)**2
+    if not np.isfinite(e).all(): raise ValueError(f"the spectrum of {name} has {(~np.isfinite(e)).sum()} NaN or infinite values")
     return np.concatenate([e[::-1].cumsum()[::-1], [0.]])
 
-def _choices(s, m, n, cost, multiple=1, pin=()):
-    "The `Choices` of one layer, by rising cost; `pin` holds the only rank to consider, if any."
-    e,dense = tail_errors(s),cost(None, m, n)
-    ranks = [r for r in (pin or range(multiple, min(m, n)+1, multiple)) if r is not None and (pin or cost(r, m, n)<dense)]
-    ranks = ranks+[None] if None in pin or not pin else ranks
+def _ranks(m, n, cost, multiple=1, pin=()):
+    "The ranks to consider for one layer, by rising cost; `pin` holds the only one, if any."
+    return list(pin) or [r for r in range(multiple, min(m, n)+1, multiple) if cost(r, m, n)<cost(None, m, n)]+[None]
+
+def _choices(s, m, n, cost, multiple=1, pin=(), name='the layer'):
+    "The `Choices` of one layer."
+    e,ranks = tail_errors(s, name),_ranks(m, n, cost, multiple, pin)
     return Choices(ranks, np.array([cost(r, m, n) for r in ranks]), np.array([0. if r is None else e[min(r, len(e)-1)] for r in ranks]), e[0])
 
 # %% ../../nbs/rank/allocate.ipynb #233fcbd9
@@ -155,7 +164,7 @@ def get_allocator(
     how:str, # Name in `ALLOCATORS`
 ): # The registered function
     "Look up an allocator."
-    if how not in ALLOCATORS: raise ValueError(f"unknown allocator {how!r}: available are {', '.join(map(repr, ALLOCATORS))}")
+    if not isinstance(how, str) or how not in ALLOCATORS: raise ValueError(f"unknown allocator {how!r}: available are {', '.join(map(repr, ALLOCATORS))}")
     return ALLOCATORS[how]
 
 def _cost(choices, picks): return sum(c.costs[i] for c,i in zip(choices, picks))
@@ -167,7 +176,7 @@ def _largest(pick, steps, choices, capacity):
     lo,hi = -1,len(steps)
     while hi-lo>1:
         mid = (lo+hi)//2
-        lo,hi = (mid,hi) if _cost(choices, [pick(c, steps[mid]) for c in choices])<=capacity+1e-9 else (lo,mid)
+        lo,hi = (mid,hi) if _cost(choices, [pick(c, steps[mid]) for c in choices])<=capacity else (lo,mid)
     return [0 if lo<0 else pick(c, steps[lo]) for c in choices]
 
 # %% ../../nbs/rank/allocate.ipynb #bc200e90
@@ -215,7 +224,7 @@ def _fill(choices, picks, capacity):
             extra,gain = c.costs[i+1:]-c.costs[i],c.errors[i]-c.errors[i+1:]
             ok = (extra<=left)&(gain>0)
             if not ok.any(): continue
-            rate = np.where(ok, gain/np.maximum(extra, 1e-12), 0)
+            rate = np.where(ok, gain/np.maximum(extra, 1e-12*capacity), 0)
             if rate.max()>best: best,move = rate.max(),(k, i+1+int(rate.argmax()))
         if move is None: return picks
         k,i = move
@@ -272,7 +281,7 @@ def get_cost(
 ): # The function
     "Look up what a budget counts."
     if callable(cost): return cost
-    if cost not in COSTS: raise ValueError(f"unknown cost {cost!r}: choose one of {', '.join(map(repr, COSTS))}, or give a function of (rank, out, in), such as a `LatencyTable`")
+    if not isinstance(cost, str) or cost not in COSTS: raise ValueError(f"unknown cost {cost!r}: choose one of {', '.join(map(repr, COSTS))}, or give a function of (rank, out, in), such as a `LatencyTable`")
     return COSTS[cost]
 
 # %% ../../nbs/rank/allocate.ipynb #2749b664
@@ -286,17 +295,39 @@ def check_budget(
 
 def smallest_budget(
     shapes:dict, # Module name -> (out, in)
-)->float: # Fraction of the weights kept when every layer has rank one
+    cost='params', # As for `allocate`
+    pinned:dict=None, # As for `allocate`
+    multiple:int=1, # As for `allocate`
+)->float: # Fraction of the cost when every layer has the lowest rank that it may have; above 1 where pins are past break-even
     "Compute the smallest budget that a plan can meet."
-    return sum(min(m+n, m*n) for m,n in shapes.values())/sum(m*n for m,n in shapes.values())
+    price,pinned = get_cost(cost),_pins(pinned, shapes, multiple)
+    least = sum(price(_ranks(*s, price, multiple, (pinned[n],) if n in pinned else ())[0], *s) for n,s in shapes.items())
+    return least/sum(price(None, *s) for s in shapes.values())
+
+def check_least(
+    budget:float, # Fraction of the cost to keep
+    least:float, # The smallest that a plan can meet
+)->float: # `budget`
+    "Refuse a budget that no plan can meet, but for rounding."
+    if budget*(1+1e-12)>=least: return budget
+    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}" if least<=1 else "so no budget will do: pin fewer layers, or to lower ranks"
+    raise ValueError(f"no plan keeps {budget:.3g} of these layers: with the lowest ranks allowed they keep {least:.4f}, {way}")
 
 # %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
 def _pins(pinned, shapes, multiple):
     "Check the pinned ranks and the multiple."
     if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple<1: raise ValueError(f"multiple must be a positive integer, got {multiple!r}")
+    pinned = check_pinned(pinned)
     for n in pinned:
         if n not in shapes: raise ValueError(f"pinned names {n!r}, which is none of the layers")
     return dict(RankPlan(pinned, shapes))
+
+def check_pinned(
+    pinned, # A dict, or None for an empty one
+)->dict: # The same
+    "Refuse pins without ranks."
+    if pinned is None or isinstance(pinned, Mapping): return dict(pinned or {})
+    raise ValueError(f"pinned is a dict of what to pin -> rank, or None for left dense, got {type(pinned).__name__} {pinned!r}")
 
 # %% ../../nbs/rank/allocate.ipynb #5a5c20a6
 def allocate(
@@ -313,12 +344,12 @@ def allocate(
     f,price,shapes = get_allocator(how),get_cost(cost),{n:tuple(s) for n,s in shapes.items()}
     if set(spectra)!=set(shapes): raise ValueError(f"spectra and shapes must name the same layers, only one has {min(set(spectra)^set(shapes))!r}")
     if not shapes: raise ValueError("no layer to allocate ranks to")
-    pinned = _pins(pinned or {}, shapes, multiple)
-    choices = [_choices(spectra[n], m, k, price, multiple, (pinned[n],) if n in pinned else ()) for n,(m,k) in shapes.items()]
-    total,least = sum(price(None, *s) for s in shapes.values()),sum(c.costs[0] for c in choices)
-    if budget*total+1e-6 < least:
-        raise ValueError(f"no plan keeps {budget:.3g} of these layers: with the lowest ranks allowed they keep {least/total:.4f}, so the budget must be at least {math.ceil(least/total*1e4)/1e4}")
-    return _plan(f(choices, budget*total+1e-6), choices, shapes)
+    pinned = _pins(pinned, shapes, multiple)
+    warn_break_even(pinned, shapes)
+    check_least(budget, smallest_budget(shapes, price, pinned, multiple))
+    choices = [_choices(spectra[n], *s, price, multiple, (pinned[n],) if n in pinned else (), n) for n,s in shapes.items()]
+    capacity = budget*(1+2e-12)*sum(price(None, *s) for s in shapes.values()) # a little more, for rounding
+    return _plan(f(choices, capacity), choices, shapes)
 
 def _plan(picks, choices, shapes):
     "The `RankPlan` of what an allocator picked."

@@ -10,17 +10,17 @@ __all__ = ['DIVERGENCES', 'encoder_params', 'flops_per_token', 'Compression', 'l
 
 # %% ../../nbs/rank/compress.ipynb #41855a77
 import copy, math, time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..models.anatomy import encoder_of, linears, map_uses, open_maps, parameter_parts
 from .metrics import finite_weights, weight_of
-from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, replace
-from .calibrate import Calibration, calibrate, fingerprint, predictions
+from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even
+from .calibrate import Calibration, calibrate, check_batches, fingerprint, predictions, rest_fingerprint
 from .decompose import cut_factors, damped_root, factorise, get_decomposition, svd_factors
-from .allocate import RankPlan, allocate, check_budget, get_allocator, get_cost, measure_latency, smallest_budget
+from .allocate import RankPlan, allocate, check_budget, check_least, check_pinned, get_allocator, get_cost, measure_latency, smallest_budget
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
 def encoder_params(
@@ -106,10 +106,10 @@ class Decomposed:
         n_samples:int=1024, # Sentences to use of batches
         progress:bool=True, # Show progress bars?
     ):
-        if any(hasattr(m, 'base_layer') for m in model.modules()): raise ValueError("the model has adapters, which would be lost: merge_lora it first")
+        refuse_adapters(model)
         self.model,self.method,self.f = model,method,get_decomposition(method)
         self.shapes = {n: tuple(w.shape) for n,w in finite_weights(model).items()}
-        self.prints,self.calibration = fingerprint(model),_calibrated(model, calibration, method, n_samples, progress)
+        self.prints,self.calibration = (fingerprint(model), rest_fingerprint(model)),_calibrated(model, calibration, method, n_samples, progress)
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
         self.factors = {l.name: factorise(l.module, method, self.calibration and self.calibration[l.name], l.name) for l in bar}
 
@@ -128,7 +128,7 @@ def check(self:Decomposed,
 ):
     "Raise unless this is `model` as it is now, decomposed by `method`."
     if self.method!=method: raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it by {method!r}")
-    if self.prints!=fingerprint(model): raise ValueError("what was decomposed is another model, or its weights have changed since: decompose this one")
+    if self.prints!=(fingerprint(model), rest_fingerprint(model)): raise ValueError("what was decomposed is another model, or its weights have changed since: decompose this one")
 
 # %% ../../nbs/rank/compress.ipynb #2a1300e3
 def _cost_of(cost, maps):
@@ -140,7 +140,7 @@ def _cost_of(cost, maps):
 def _pinned(maps, pinned):
     "Expand roles and layer numbers into names; what comes later in `pinned` wins."
     got = {}
-    for k,r in (pinned or {}).items():
+    for k,r in check_pinned(pinned).items():
         hit = [l.name for l in maps if k in (l.name, l.role) or (k==l.layer and not isinstance(k, bool))]
         if not hit: raise ValueError(f"pinned names {k!r}, which is no role, layer or linear map of this model")
         got.update(dict.fromkeys(hit, r))
@@ -150,6 +150,7 @@ def _pinned(maps, pinned):
 def _under(threshold, propose, scale, least):
     "The plan of the smallest budget whose error times `scale` is at most `threshold`."
     lo,hi,best = least,1.,propose(1.)
+    if (plan := propose(least)).error*scale<=threshold: return plan
     while hi-lo>1e-3:
         plan = propose(mid := (lo+hi)/2)
         lo,hi,best = (lo,mid,plan) if plan.error*scale<=threshold else (mid,hi,best)
@@ -169,45 +170,80 @@ def plan(self:Decomposed,
     maps = linears(self.model)
     kw = dict(how=allocator, cost=_cost_of(cost, maps), pinned=_pinned(maps, pinned), multiple=multiple)
     propose = lambda b: allocate(self.spectra, self.shapes, b, **kw)
-    return propose(budget) if threshold is None else _under(threshold, propose, self._scale, smallest_budget(self.shapes))
+    if threshold is None: return propose(budget)
+    return _under(threshold, propose, self._scale, smallest_budget(self.shapes, **{k: kw[k] for k in ('cost', 'pinned', 'multiple')}))
 
 @patch(as_prop=True)
 def _scale(self:Decomposed): return .5 if self.f.nats else 1.
 
 @patch
 def predicted(self:Decomposed,
-    plan:RankPlan, # Name -> rank or None
+    plan:dict, # Name -> rank or None
 )->float: # In nats a sentence for the methods that weigh by the Fisher matrix, else the sum of the squares that are cut
     "Predict what the cuts of a plan cost."
+    plan = self._named(plan)
     return self._scale*sum(float(f.s[plan[n]:].square().sum()) for n,f in self.factors.items() if plan[n] is not None)
 
 # %% ../../nbs/rank/compress.ipynb #1a8e70cb
 @patch
+def _named(self:Decomposed, plan):
+    "The rank of every linear map, from a plan with or without the prefix of the base model, None for what it leaves out."
+    prefix = f'{encoder_of(self.model).base_model_prefix}.'
+    full = {k: n for n in self.shapes for k in (n.removeprefix(prefix), n)}
+    if odd := [n for n in plan if n not in full]: raise ValueError(f"the rank plan names {odd[0]!r}, which is no linear map of this {type(encoder_of(self.model)).__name__}")
+    return dict(RankPlan({**dict.fromkeys(self.shapes), **{full[n]:r for n,r in plan.items()}}, self.shapes))
+
+@patch
 def cut(self:Decomposed,
-    plan:dict, # Name -> rank or None, for every linear map
+    plan:dict, # Name -> rank or None; None for maps that it leaves out
 )->tuple: # New model, and its `RankPlan`: what each map now has
     "Make a copy of the model in which every linear map is cut at its rank."
-    if odd := set(plan)^set(self.shapes): raise ValueError(f"the plan and the model do not have the same linear maps: only one of the two has {min(odd)!r}")
-    plan,new,stats = dict(RankPlan(plan, self.shapes)),copy.deepcopy(self.model),self.calibration
-    with open_maps(new):
-        for l in linears(new):
-            r,now = plan[l.name],getattr(l.module, 'rank', None)
-            if r is None or (now is not None and now<=r): plan[l.name] = now
-            else: replace(encoder_of(new), l.module, cut_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
+    had = {l.name: getattr(l.module, 'rank', None) for l in linears(self.model)}
+    new,has = self._cut(plan)
+    warn_break_even({n:r for n,r in has.items() if r!=had[n]}, self.shapes)
+    return new, has
+
+# %% ../../nbs/rank/compress.ipynb #e929101c
+@patch
+def _cut(self:Decomposed, plan):
+    "`cut` without a warning."
+    ranks,stats = self._named(plan),self.calibration
+    with torch.inference_mode(False):
+        new = copy.deepcopy(self.model)
+        with open_maps(new):
+            for l in linears(new):
+                r,now = ranks[l.name],getattr(l.module, 'rank', None)
+                if r is None or (now is not None and now<=r): ranks[l.name] = now
+                else: replace(encoder_of(new), l.module, cut_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
     record_plan(new)
-    return new, RankPlan(plan, self.shapes)
+    return new, self._told(RankPlan(ranks, self.shapes), plan)
+
+@patch
+def _told(self:Decomposed, has, plan):
+    "The plan `has` with its error, and with the gap of `plan` where it is still that of an allocator."
+    has.error = self.predicted(has)/self._scale
+    if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6): has.gap = plan.gap
+    return has
 
 # %% ../../nbs/rank/compress.ipynb #751105a7
-def _cut_embedding(new, fraction, calibration):
+def _embedding_rank(model, fraction):
+    "The rank that keeps a fraction of the word embedding, None where it is to stay whole."
+    if fraction is None: return None
+    if not (isinstance(fraction, (int, float)) and 0<fraction<=1): raise ValueError(f"embeddings is the fraction of the word embedding to keep and must be in (0, 1], got {fraction!r}")
+    enc = encoder_of(model)
+    if enc.get_output_embeddings() is not None: raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be factorised on its own")
+    v,h = enc.get_input_embeddings().num_embeddings,enc.get_input_embeddings().embedding_dim
+    if fraction*break_even(v, h)<1: raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the least is {(v+h)/(v*h):.4f}")
+    return int(fraction*break_even(v, h))
+
+def _cut_embedding(new, rank, calibration):
     "Factorise the word embedding in place; return its rank and the predicted increase of the loss."
     enc = encoder_of(new)
     old,words = enc.get_input_embeddings(),{} if calibration is None else calibration.words
-    if enc.get_output_embeddings() is not None: raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be factorised on its own")
     v,h = old.num_embeddings,old.embedding_dim
-    if (rank := int(fraction*break_even(v, h)))<1: raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the least is {(v+h)/(v*h):.4f}")
     if rank>=min(h, getattr(old, 'rank', h)): return getattr(old, 'rank', None), 0.
     counts,g = words.get('counts', torch.ones(v)).double()+.1,words.get('grad_second_moment')
-    p,root = (counts/counts.sum()).sqrt()[:,None].to(old.weight.device),None if g is None else damped_root(g)
+    p,root = (counts/counts.sum()).sqrt()[:,None].to(old.weight.device),None if g is None else damped_root(g.to(old.weight.device))
     e = p*old.weight.detach().double()
     u,s,r = svd_factors(e if root is None else e@root)
     if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
@@ -226,6 +262,7 @@ def default_steps(
 def _reusable(calibration, measure, steps, n_samples):
     "`calibration` and `measure`, as lists where a generator would have to be read twice."
     same = measure is not None and measure is calibration
+    if measure is not None and not same: measure = check_batches(measure, 'measure on')
     if (steps>1 or same) and isinstance(calibration, Iterator): calibration = list(_first(calibration, n_samples))
     return calibration, calibration if same else measure
 
@@ -234,21 +271,28 @@ def _first(batches, n_samples):
     seen = 0
     for b in batches:
         yield b
-        x = b[0] if isinstance(b, (tuple, list)) else b
+        x = b[0] if isinstance(b, (tuple, list)) and b else b
+        if not isinstance(x, Mapping) or 'input_ids' not in x: return # `calibrate` will say what it is
         seen += len(x['input_ids'])
-        if seen>=n_samples: return
+        if n_samples is not None and seen>=n_samples: return
 
 # %% ../../nbs/rank/compress.ipynb #9a97dac1
-def _check_call(budget, threshold, method, allocator, cost, embeddings, measure):
+def _check_call(budget, threshold, method, allocator, cost, measure):
     "Refuse what cannot work before anything is done."
     if (budget is None)==(threshold is None): raise ValueError("give a budget or a threshold, one of the two")
     if budget is not None: check_budget(budget)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold>0):
         raise ValueError(f"threshold is the predicted increase to stay under and must be positive, got {threshold!r}")
     get_decomposition(method), get_allocator(allocator), cost=='latency' or get_cost(cost)
-    if embeddings is not None and not (isinstance(embeddings, (int, float)) and 0<embeddings<=1):
-        raise ValueError(f"embeddings is the fraction of the word embedding to keep and must be in (0, 1], got {embeddings!r}")
     if isinstance(measure, Calibration): raise ValueError("measure takes batches, not a Calibration")
+
+def _feasible(model, budget, whole, cost, pinned, multiple):
+    "The cost function, with which some plan can meet the budget."
+    maps = linears(model)
+    price,shapes = _cost_of(cost, maps),{l.name: (l.module.out_features, l.module.in_features) for l in maps}
+    least = whole*smallest_budget(shapes, price, _pinned(maps, pinned), multiple)
+    if budget is not None: check_least(budget, least)
+    return price
 
 def _steps(steps, budget, calibration, method):
     "The number of steps to take."
@@ -261,6 +305,7 @@ def _steps(steps, budget, calibration, method):
     return steps
 
 # %% ../../nbs/rank/compress.ipynb #b0d8abcd
+@torch.inference_mode(False)
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
@@ -280,18 +325,18 @@ def compress(
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
     start = time.time()
-    _check_call(budget, threshold, method, allocator, cost, embeddings, measure)
+    _check_call(budget, threshold, method, allocator, cost, measure)
     steps = _steps(steps, budget, calibration, method)
+    whole,rank_e = 1. if of is None else encoder_params(model)['linear']/encoder_params(of)['linear'],_embedding_rank(model, embeddings)
+    if isinstance(calibration, Decomposed): calibration.check(model, method)
+    price = _feasible(model, budget, whole, cost, pinned, multiple)
     calibration,measure = _reusable(calibration, measure, steps, n_samples)
-    whole = 1. if of is None else encoder_params(model)['linear']/encoder_params(of)['linear']
     goal,new,lost = budget and min(1., budget/whole),model,0.
     for k in range(steps):
         d = calibration if isinstance(calibration, Decomposed) else Decomposed(new, method, calibration, n_samples, progress)
-        if k==0: d.check(model, method)
-        plan = d.plan(goal and goal**((k+1)/steps), allocator, cost, threshold, pinned, multiple)
-        new,plan = d.cut(plan)
+        new,plan = d._cut(d.plan(goal and goal**((k+1)/steps), allocator, price, threshold, pinned, multiple))
         lost += d.predicted(plan)
-    rank_e,more = (None, 0.) if embeddings is None else _cut_embedding(new, embeddings, d.calibration)
+    rank_e,more = (None, 0.) if rank_e is None else _cut_embedding(new, rank_e, d.calibration)
     if d.f.nats: lost += more
     new.compression = Compression(budget or plan.kept*whole, plan.kept*whole, plan, lost, method, allocator, cost if isinstance(cost, str) else 'custom',
         encoder_params(new), time.time()-start, d.f.nats, None if measure is None else loss_increase(model, new, measure), steps, rank_e)
