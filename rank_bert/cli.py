@@ -13,8 +13,9 @@ import os, sys, time, warnings
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
-from json import dumps, loads
+from json import loads
 from pathlib import Path
+from fastcore import script
 from fastcore.script import call_parse, is_cli
 
 # %% ../nbs/cli.ipynb #f256c981
@@ -37,6 +38,14 @@ def command(
 def in_shell()->bool: # False when a function is called from Python
     "Tell whether one of our commands is at work"
     return any(map(is_cli, COMMANDS.values()))
+
+# %% ../nbs/cli.ipynb #0dc646cb
+class _Help(script._HelpFormatter):
+    "Keep the lines of a description"
+    def _fill_text(self, text, width, indent):
+        return '\n'.join(o if o.startswith('Example') else super(_Help, self)._fill_text(o, width, indent) for o in map(str.strip, text.strip().splitlines()))
+
+if Path(sys.argv[0]).name.startswith('rank-bert-'): script._HelpFormatter = _Help
 
 # %% ../nbs/cli.ipynb #62d69eac
 def _in_shell(f, *args, **kwargs):
@@ -76,8 +85,19 @@ def _say(text, **kwargs):
 def _out_folder(out, overwrite):
     "`out` as a path, if it may be written"
     from rank_bert.io import check_new
-    try: return check_new(Path(out).expanduser(), overwrite)
-    except FileExistsError: raise FileExistsError(f'{out} already exists: choose another --out, remove it, or give --overwrite') from None
+    out = Path(out).expanduser()
+    try: return check_new(out, overwrite)
+    except FileExistsError:
+        if overwrite or out.is_file(): raise
+        raise FileExistsError(f'{out} already exists: choose another --out, remove it, or give --overwrite') from None
+
+def _still_free(out, overwrite):
+    "`out`, or a name beside it if another process has taken it meanwhile: what took long is not thrown away"
+    for i in range(1000):
+        try: free = _out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
+        except FileExistsError: continue
+        if i: warnings.warn(f'{out} was taken meanwhile: saving in {free}')
+        return free
 
 def _model_folder(folder):
     "The settings in the config of a model folder"
@@ -96,11 +116,17 @@ def _classifier_folder(folder):
     return len(config.get('id2label') or (0, 1))
 
 def _load(folder):
-    "The classifier in a folder, and its tokenizer"
+    "The classifier in a folder"
     n = _classifier_folder(folder)
     import rank_bert.rank.layers # so that transformers knows factorised folders
-    from rank_bert.models.base_models import BertWrapper, get_pretrained_model, get_tokenizer
-    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval(), get_tokenizer(folder)
+    from rank_bert.models.base_models import BertWrapper, get_pretrained_model
+    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
+
+def _tokenizer(folder, tokenizer):
+    "The tokenizer to read texts with"
+    from rank_bert.models.base_models import get_tokenizer
+    try: return get_tokenizer(tokenizer or folder)
+    except (OSError, ValueError) as e: raise ValueError(str(e).replace('tokenizer=', '--tokenizer')) from None
 
 # %% ../nbs/cli.ipynb #f6a43cc5
 def _weights_wanted(pretrained, scratch):
@@ -112,6 +138,10 @@ def _positive(**counts):
     "Raise unless each value is a positive whole number, or None"
     for k, v in counts.items():
         if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1): raise ValueError(f"--{k.replace('_', '-')} {v!r}: expected a positive whole number")
+
+def _check_seed(seed):
+    "Raise unless every random generator takes a seed"
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32: raise ValueError(f'--seed {seed!r}: expected a whole number from 0')
 
 def _check_lr(lr):
     "Raise unless a learning rate is positive, or None"
@@ -131,7 +161,8 @@ def _versions():
 
 def _write_results(folder, **results):
     "Write `results.json` into a folder"
-    (Path(folder)/'results.json').write_text(dumps(dict(results, versions=_versions()), indent=1, default=str) + '\n', encoding='utf-8')
+    from rank_bert.io import json_text
+    (Path(folder)/'results.json').write_text(json_text(dict(results, versions=_versions()), indent=1, default=str) + '\n', encoding='utf-8')
 
 def _scores(metrics): return [f'{k}: {v:.4f}' for k, v in metrics.items()]
 
@@ -168,7 +199,7 @@ def finetune(
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task, and save it as a transformers folder with its results.
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
-    _positive(epochs=epochs, n_train=n_train, bs=bs); _check_lr(lr)
+    _positive(epochs=epochs, n_train=n_train, bs=bs, max_length=max_length); _check_lr(lr); _check_seed(seed)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
     from rank_bert.experiment.sweep import default_epochs, default_lr
     from rank_bert.io import new_folder
@@ -182,7 +213,7 @@ def finetune(
     settings = dict(task=learn.task, model=model, source=source or os.environ.get('RANK_BERT_GLUE') or 'hub', n_train=n_train, rows=len(learn.dls.train_ds),
                     epochs=epochs, lr=lr, bs=bs, max_length=max_length, seed=seed, tokenizer=tokenizer, bf16=bf16)
     results = dict(metrics=metrics, weights_from=origin, settings=settings, seconds=round(time.perf_counter() - start, 2))
-    with new_folder(out, overwrite) as tmp:
+    with new_folder(out := _still_free(out, overwrite), overwrite) as tmp:
         learn.save_pretrained(tmp)
         _write_results(tmp, **results)
     for o in _scores(metrics): _say(o)
@@ -207,15 +238,17 @@ def evaluate(
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     bs:int=64, # Batch size
     max_length:int=128, # Longest input in tokens
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
     json:bool=False, # Print one JSON object?
 )->dict: # Metric to value
     """Compute the official metrics of a GLUE task on its validation rows, one `name: value` a line.
     Example: rank-bert-evaluate tuned sst2 --source sample"""
-    _positive(bs=bs)
+    _positive(bs=bs, max_length=max_length)
     name = _task_of(folder, task)
+    from rank_bert.io import json_text
     from rank_bert.train.learner import glue_learner
-    res = glue_learner(name, folder, source=source, bs=bs, n_train=bs, max_length=max_length).evaluate()
-    _say(dumps(res) if json else '\n'.join(_scores(res)))
+    res = glue_learner(name, folder, source=source, tokenizer=_tokenizer(folder, tokenizer), bs=bs, n_train=bs, max_length=max_length).evaluate()
+    _say(json_text(res) if json else '\n'.join(_scores(res)))
     return res
 
 # %% ../nbs/cli.ipynb #80ff2e74
@@ -231,11 +264,22 @@ def _stdin_lines():
         try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
         except UnicodeDecodeError as e: raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
 
-def _item(text, i):
-    "A text, or a pair where there is a tab"
-    parts = text.split('\t')
-    if len(parts) > 2: raise ValueError(f'text {i + 1} has {len(parts)} parts separated by tabs: expected one text, or a pair')
-    return tuple(parts) if len(parts) == 2 else text
+def _columns(folder):
+    "How many texts a row has of the task that a model was fine-tuned for, if its folder says so"
+    try: task = loads((Path(folder).expanduser()/'results.json').read_text(encoding='utf-8'))['settings']['task']
+    except (OSError, ValueError, KeyError, TypeError): return None
+    if task is None: return None
+    from rank_bert.data.glue import glue_task
+    return len(glue_task(task).text_cols)
+
+def _items(texts, columns):
+    "Each text, or a pair where there is a tab; all are of one kind, that of the task, or else of the first"
+    kinds, seen = {1: 'one text', 2: 'a pair, separated by a tab'}, 'a row of its task is' if columns else 'the first is'
+    for i, text in enumerate(texts, 1):
+        parts = text.split('\t')
+        columns = columns or min(len(parts), 2)
+        if len(parts) != columns: raise ValueError(f"text {i} has {len(parts)} part{'s'[:len(parts) > 1]}, but {seen} {kinds[columns]}")
+        yield tuple(parts) if columns == 2 else text
 
 # %% ../nbs/cli.ipynb #127b306c
 def _prediction(p, config):
@@ -250,7 +294,7 @@ def _prediction_line(label, each): return '\t'.join([label if isinstance(label, 
 
 # %% ../nbs/cli.ipynb #2fc5bbc7
 def _chunks(items, n):
-    "Lists of `n` items, which are of one kind"
+    "Lists of `n` items"
     it = iter(items)
     while chunk := list(islice(it, n)): yield chunk
 
@@ -260,18 +304,17 @@ def predict(
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
     bs:int=32, # Batch size
     max_length:int=128, # Longest input in tokens
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
 )->list: # `(label, {label: probability})` for each text
     """Predict the label of each text, one line a text: the label, and the probability of every label.
     Example: rank-bert-predict tuned "a fine film" "a dull film" """
     if not texts: raise ValueError('no text to predict: give one or more, or - to read them from stdin')
-    _positive(bs=bs)
+    _positive(bs=bs, max_length=max_length)
     for _ in _texts([o for o in texts if o != '-']): pass
-    model, tokenizer = _load(folder)
+    model, tokenizer = _load(folder), _tokenizer(folder, tokenizer)
     from rank_bert.data.text import encode_texts
     res = []
-    for chunk in _chunks(enumerate(_texts(texts)), bs):
-        items = [_item(o, i) for i, o in chunk]
-        if len({type(o) for o in items}) > 1: items = [o if isinstance(o, tuple) else (o, '') for o in items]
+    for items in _chunks(_items(_texts(texts), _columns(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
             for p in model.predict_proba(x): res.append(_prediction(p, model.model.config)); _say(_prediction_line(*res[-1]))
     return res
@@ -291,15 +334,19 @@ def _draw(model, table, metric, path):
 
 # %% ../nbs/cli.ipynb #f261699f
 def _load_any(folder):
-    "The model in a folder, with its classifier if it has one, and its tokenizer if it has one"
-    try: model, tokenizer = _load(folder); return model.model, tokenizer
+    "The model in a folder, with its classifier if it has one"
+    try: return _load(folder).model
     except ValueError as e:
         if 'holds no classifier' not in str(e): raise
     import rank_bert.rank.layers
-    from transformers import AutoModel, AutoTokenizer
-    model = AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
-    try: return model, AutoTokenizer.from_pretrained(Path(folder).expanduser(), local_files_only=True)
-    except (OSError, ValueError): return model, None
+    from transformers import AutoModel
+    return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
+
+def _tokenizer_if_any(folder, tokenizer):
+    "The tokenizer that a smaller model takes along"
+    try: return _tokenizer(folder, tokenizer)
+    except ValueError:
+        if tokenizer: raise
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -316,7 +363,7 @@ def analyze(
     from rank_bert.rank.metrics import rank_report
     for o in (csv, plot):
         if o and Path(o).is_dir(): raise IsADirectoryError(f'{o} is a folder: give the name of a file')
-    model, _ = _load_any(folder)
+    model = _load_any(folder)
     table = rank_report(model)
     if plot and metric != 'spectra' and metric not in table: raise ValueError(f"--metric: no column {metric!r} in the table; choose one of {', '.join(table.columns[4:])}, or 'spectra'")
     if csv:
@@ -329,33 +376,37 @@ def analyze(
     return table
 
 # %% ../nbs/cli.ipynb #b0f05556
+def _check_cost(cost):
+    "Raise unless a cost can be named in a shell"
+    known = 'params', 'flops', 'latency'
+    if cost not in known: raise ValueError(f"--cost {cost!r}: choose one of {', '.join(known)}")
+
 def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())
 
-def _compress_for(folder, task, source, n_train, max_length, seed, **how):
+def _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after"
     from fastai.torch_core import set_seed
     from rank_bert.train.learner import glue_learner
-    learn = glue_learner(_task_of(folder, task), folder, source=source, n_train=n_train, max_length=max_length, seed=seed)
+    learn = glue_learner(_task_of(folder, task), folder, source=source, tokenizer=_tokenizer(folder, tokenizer), n_train=n_train, max_length=max_length, seed=seed)
     set_seed(seed)
     small = learn.compress(n_samples=n_train, **how)
     return small.hf_model, learn.dls.tokenizer, small.model.compression, learn.evaluate(), small.evaluate()
 
-def _compress_alone(folder, **how):
+def _compress_alone(folder, tokenizer, **how):
     "Shrink without data"
     from rank_bert.rank.compress import compress
     from rank_bert.rank.decompose import get_decomposition
     if get_decomposition(how['method']).needs: raise ValueError(f"--method {how['method']} looks at data: give a --task and its --source, or take svd")
-    model, tokenizer = _load_any(folder)
-    small = compress(model, **how)
-    return small, tokenizer, small.compression, None, None
+    small = compress(_load_any(folder), **how)
+    return small, _tokenizer_if_any(folder, tokenizer), small.compression, None, None
 
 # %% ../nbs/cli.ipynb #01af6b2e
 @command
 def compress(
     folder:str, # Folder of a saved model
     budget:float=0.5, # Fraction of the encoder's linear weights to keep, in (0, 1]
-    method:str=None, # Decomposition, a key of `DECOMPOSITIONS` (default: kronecker with a --task to look at, else svd)
-    allocator:str=None, # How ranks are shared out, a key of `ALLOCATORS` (default: optimal, with svd uniform)
+    method:str=None, # Decomposition: svd, fwsvd, fwsvd_both, whitened or kronecker (default: kronecker with a --task to look at, else svd)
+    allocator:str=None, # How ranks are shared out: uniform, energy or optimal (default: optimal, with svd uniform)
     cost:str='params', # What the budget counts: 'params', 'flops', or 'latency', measured here
     steps:int=None, # Shrink in as many steps, with a look at the data before each (default: 1, more below a quarter)
     task:str=None, # GLUE task, to look at while shrinking, and to score the model before and after
@@ -363,31 +414,38 @@ def compress(
     n_train:int=1024, # Training rows that a method may look at
     max_length:int=128, # Longest input in tokens
     seed:int=42, # Reaches everything that is random
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
+    dense:bool=False, # Multiply the factors out again, for a folder that opens without rank_bert? It is no smaller
     out:str=None, # Folder to write (default: FOLDER-BUDGET)
     overwrite:bool=False, # Replace what is in that folder?
 )->dict: # What `results.json` holds
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --task sst2 --source sample --out small"""
-    _check_fraction(budget)
-    _positive(n_train=n_train, steps=steps)
+    _check_fraction(budget); _check_seed(seed); _check_cost(cost)
+    _positive(n_train=n_train, steps=steps, max_length=max_length)
+    for k, v in () if task else (('source', source), ('steps', steps)):
+        if v is not None: raise ValueError(f'--{k} {v} is for a look at data: give a --task as well')
     _model_folder(folder)
-    out = _out_folder(out or f"{str(folder).rstrip('/')}-{budget:g}", overwrite)
+    was = Path(folder).expanduser().resolve()
+    out, size = _out_folder(out or was.with_name(f'{was.name}-{budget:g}'), overwrite), _bytes(was)
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
+    from rank_bert.rank.layers import to_dense
     method = method or ('kronecker' if task else 'svd')
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps, progress=in_shell() and sys.stderr.isatty())
-    small, tokenizer, done, before, after = _compress_for(folder, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, **how)
+    small, tokenizer, done, before, after = _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, tokenizer, **how)
     results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, steps=done.steps, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
     settings = dict(model=str(folder), task=task, source=task and (source or os.environ.get('RANK_BERT_GLUE') or 'hub'), n_train=n_train, max_length=max_length, seed=seed)
     results |= dict(weights_from=getattr(small.config, 'weights_from', None) or f'folder: {folder}', settings=settings)
-    with new_folder(out, overwrite) as tmp, quiet_transformers():
-        small.save_pretrained(tmp)
+    with new_folder(out := _still_free(out, overwrite), overwrite) as tmp, quiet_transformers():
+        (to_dense(small) if dense else small).save_pretrained(tmp)
         if tokenizer is not None: tokenizer.save_pretrained(tmp)
         _write_results(tmp, **results)
     _say(str(done))
     for k in after or {}: _say(f'{k}: {before[k]:.4f} -> {after[k]:.4f}')
-    _say(f'saved in {out}: {_bytes(out)/1e6:.2f} MB, was {_bytes(folder)/1e6:.2f} MB')
+    _say(f'saved in {out}: {_bytes(out)/1e6:.2f} MB, was {size/1e6:.2f} MB')
+    if not dense: _say('transformers opens it after `import rank_bert.rank.layers`; --dense writes one that it opens alone')
     return results
 
 # %% ../nbs/cli.ipynb #ce2f8716
@@ -413,8 +471,8 @@ def _short_table(df):
 def sweep(
     tasks:str='sst2', # GLUE tasks, separated by commas
     models:str='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:str='svd,kronecker', # Keys of `DECOMPOSITIONS`, separated by commas
-    allocators:str='uniform,optimal', # Keys of `ALLOCATORS`, separated by commas
+    methods:str='svd,kronecker', # Decompositions (svd, fwsvd, fwsvd_both, whitened, kronecker), separated by commas
+    allocators:str='uniform,optimal', # How ranks are shared out (uniform, energy, optimal), separated by commas
     budgets:str='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep, separated by commas
     seeds:str='1,2,3', # One fine-tuning for each, separated by commas
     source:str='sample', # 'sample', 'hub', or a folder with the GLUE files
@@ -454,7 +512,7 @@ def _complain(df):
     failed = df[df.status == 'failed']
     if not len(failed) or not in_shell(): return
     r = failed.iloc[0]
-    raise RuntimeError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, {r.method}, {r.budget:g}: {r.error}')
+    raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, {r.method}, {r.budget:g}: {r.error}')
 
 # %% ../nbs/cli.ipynb #740ddf7f
 @command
@@ -505,7 +563,7 @@ def pretrain(
     """Pretrain a masked language model on text files, and save it as a transformers folder with its vocabulary.
     Example: rank-bert-pretrain wiki.txt --model tiny --minutes 10 --out mine"""
     if not files: raise ValueError('no text to read: give one or more files')
-    _positive(vocab_size=vocab_size, steps=steps, max_length=max_length, bs=bs, masks=masks, every=every); _check_lr(lr)
+    _positive(vocab_size=vocab_size, steps=steps, max_length=max_length, bs=bs, masks=masks, every=every); _check_lr(lr); _check_seed(seed)
     for o in files:
         if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
     _out_folder(out, overwrite)
