@@ -290,8 +290,8 @@ def _feasible(model, budget, whole, cost, pinned, multiple):
     "The cost function, with which some plan can meet the budget."
     maps = linears(model)
     price,shapes = _cost_of(cost, maps),{l.name: (l.module.out_features, l.module.in_features) for l in maps}
-    least = whole*smallest_budget(shapes, price, _pinned(maps, pinned), multiple)
-    if budget is not None: check_least(budget, least)
+    least = smallest_budget(shapes, price, _pinned(maps, pinned), multiple)
+    check_least(1. if budget is None else budget, least if budget is None else whole*least)
     return price
 
 def _steps(steps, budget, calibration, method):

@@ -203,17 +203,12 @@ def _acting(module):
         for m,t in modes: m.training = t
 
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
-def _linears(model, roles):
-    "The linear maps of some roles, of which there must be one."
-    if maps := linears(model, roles): return maps
-    raise ValueError(f"no linear map has role {roles!r}: this model has {', '.join(dict.fromkeys(l.role for l in linears(model)))}")
-
 def finite_weights(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
 )->dict: # Name -> weight (out, in), as active adapters leave it
     "Collect the weights of the encoder's linear maps, refusing NaN and infinite ones by name."
-    maps = _linears(model, roles)
+    maps = linears(model, roles)
     if meta := [l.name for l in maps if next(l.module.parameters()).is_meta]: raise ValueError(f"{meta[0]} is on the meta device, without numbers: load the weights first")
     ws = {l.name: weight_of(l.module, adapters=True) for l in maps}
     for n,w in ws.items(): check_finite(w, n)
