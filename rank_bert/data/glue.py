@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/glue.html.md"""
 
 # %% auto #0
 __all__ = ['GLUE_TASKS', 'GlueTask', 'glue_task', 'write_glue', 'task_folder', 'read_glue', 'glue_from_hub', 'sample_folder',
-           'sample_tokenizer', 'load_glue', 'glue_dls']
+           'sample_tokenizer', 'glue_source', 'load_glue', 'glue_dls']
 
 # %% ../../nbs/data/glue.ipynb #049fda35
 import datasets, huggingface_hub, os
@@ -206,13 +206,18 @@ def sample_tokenizer()->PreTrainedTokenizerBase: # A BERT tokenizer
     return BertTokenizerFast(vocab=vocab, model_max_length=512, do_lower_case=True)
 
 # %% ../../nbs/data/glue.ipynb #4f363e58
+def glue_source(
+    source:str|Path=None, # As in `load_glue`
+)->str|Path: # 'sample', 'hub' or a folder
+    "Tell where GLUE comes from: `source` if it is given, else $RANK_BERT_GLUE, else the hub"
+    return source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+
 def load_glue(
     task:str, # Name of a task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli
     source:str|Path=None, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
 )->DatasetDict: # Splits and columns as on the hub
     "Load a GLUE task"
-    t = glue_task(task)
-    source = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    t, source = glue_task(task), glue_source(source)
     if source == 'hub': return glue_from_hub(t.name)
     return read_glue(t.name, sample_folder() if source == 'sample' else source)
 
@@ -229,7 +234,7 @@ def glue_dls(
     **kwargs
 )->TextDataLoaders: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task"
-    t = glue_task(task)
+    t, source = glue_task(task), glue_source(source)
     if tokenizer is None and source != 'sample': raise ValueError("give a tokenizer; only source='sample' has one of its own")
     return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label', valid=t.valid_splits, bs=bs, n_train=n_train,
                     max_length=max_length, seed=seed, vocab=t.labels, regression=t.labels is None, **kwargs)

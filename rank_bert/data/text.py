@@ -6,14 +6,14 @@ Docs: https://rank-bert.github.io/rank_bert/data/text.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'SPECIAL_TOKENS', 'VALID_NAMES', 'read_lines', 'Table', 'read_tsv', 'write_tsv', 'read_csv', 'read_jsonl',
-           'read_parquet', 'read_file', 'check_texts', 'label_vocab', 'is_regression', 'encode_labels',
+           'read_json', 'read_parquet', 'read_file', 'check_texts', 'label_vocab', 'is_regression', 'encode_labels',
            'is_multi_label', 'encode_label_lists', 'wordpiece_vocab', 'train_wordpiece', 'TokenizedTexts',
            'cache_folder', 'tokens_key', 'tokenize_texts', 'TextItems', 'length_sorted_order', 'padding_share',
            'TextDL', 'TextDataLoaders', 'split_pairs', 'encode_texts', 'read_data', 'find_text_cols', 'class_names',
            'label_lists', 'make_items', 'take_rows', 'draw_rows', 'split_data', 'text_dls']
 
 # %% ../../nbs/data/text.ipynb #2201d6e0
-import csv, hashlib, heapq, json, os, warnings, zipfile, zlib
+import csv, hashlib, heapq, json, math, os, warnings, zipfile, zlib
 from collections import Counter, defaultdict, namedtuple
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
@@ -27,7 +27,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tqdm.auto import tqdm
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
-from ..io import check_new, new_file
+from ..io import new_file
 
 # %% ../../nbs/data/text.ipynb #0e540d5c
 def read_lines(
@@ -108,19 +108,33 @@ def read_csv(
     return _table(path, rows[0], rows[1:], lines[1:])
 
 # %% ../../nbs/data/text.ipynb #bd21c964
+def _json_columns(path, rows, what):
+    "Columns of `rows`, which must be objects with one set of keys"
+    for i,row in enumerate(rows, 1):
+        if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {json.dumps(row)[:40]} is not a JSON object')
+        if row.keys() != rows[0].keys(): raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(rows[0])}')
+    return {k: [o[k] for o in rows] for k in rows[0]}
+
 def read_jsonl(
     path:str|Path, # File with a JSON object a line
 )->dict: # Column name -> list of values
     "Read a JSONL file"
-    rows = []
-    for i,line in enumerate(read_lines(path), 1):
-        try: row = json.loads(line)
+    def row(i, line):
+        try: return json.loads(line)
         except json.JSONDecodeError as e: raise ValueError(f'{path}, line {i}: not JSON: {e}') from None
-        if not isinstance(row, dict): raise ValueError(f'{path}, line {i}: {line[:40]!r} is not a JSON object')
-        if rows and row.keys() != rows[0].keys():
-            raise ValueError(f'{path}, line {i}: keys {sorted(row)} instead of {sorted(rows[0])}')
-        rows.append(row)
-    return {k: [o[k] for o in rows] for k in rows[0]}
+    return _json_columns(path, [row(i, o) for i,o in enumerate(read_lines(path), 1)], 'line')
+
+# %% ../../nbs/data/text.ipynb #c4205b34
+def read_json(
+    path:str|Path, # File with a JSON array of objects, or with an object a line
+)->dict: # Column name -> list of values
+    "Read a JSON or JSONL file"
+    text = '\n'.join(read_lines(path)).lstrip()
+    if not text.startswith('['): return read_jsonl(path)
+    try: rows = json.loads(text)
+    except json.JSONDecodeError as e: raise ValueError(f'{path} is not JSON: {e}') from None
+    if not rows: raise ValueError(f'{path} has no rows')
+    return _json_columns(path, rows, 'row')
 
 # %% ../../nbs/data/text.ipynb #955db544
 def read_parquet(
@@ -136,7 +150,7 @@ def read_parquet(
 
 # %% ../../nbs/data/text.ipynb #37c61474
 READERS = {'.csv': lambda o: read_csv(o).columns, '.tsv': lambda o: read_tsv(o).columns,
-           '.jsonl': read_jsonl, '.json': read_jsonl, '.parquet': read_parquet}
+           '.jsonl': read_jsonl, '.json': read_json, '.parquet': read_parquet}
 
 def read_file(
     path:str|Path, # File whose ending is among `READERS`
@@ -187,11 +201,11 @@ def encode_labels(
 )->np.ndarray: # int64 classes, or float32 scores
     "Turn labels into numbers"
     ids = None if vocab is None else {o:i for i,o in enumerate(vocab)}
-    wanted = 'a number' if ids is None else f'one of {", ".join(map(repr, vocab))}'
+    wanted = 'a finite number' if ids is None else f'one of {", ".join(map(repr, vocab))}'
     def one(i, o):
         try: v = float(o) if ids is None else ids[str(o)]
         except (KeyError, TypeError, ValueError): v = None
-        if v is None or v != v: raise ValueError(f'{where}[{i}] is {o!r}, which is not {wanted}')
+        if v is None or not math.isfinite(v): raise ValueError(f'{where}[{i}] is {o!r}, which is not {wanted}')
         return v
     return np.array([one(i, o) for i,o in enumerate(labels)], dtype=np.float32 if ids is None else np.int64)
 
@@ -418,6 +432,11 @@ def tokenize_texts(
     res = TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     return _saved(res, path) if cache else res
 
+# %% ../../nbs/data/text.ipynb #daf81d2c
+def _check_whole(name, v, least=1):
+    "Raise `ValueError` unless `v` is a whole number from `least` on"
+    if not (isinstance(v, (int, np.integer)) and v >= least): raise ValueError(f'{name} is {v!r}, which is not a whole number from {least} on')
+
 # %% ../../nbs/data/text.ipynb #fba9347a
 class TextItems:
     "Tokenised texts with their labels"
@@ -489,6 +508,7 @@ class TextDL(SortedDL):
         res=None, # Set by fastai, not used: the lengths are known
         **kwargs
     ):
+        _check_whole('bs', bs); _check_whole('seed', seed, 0)
         store_attr('seed,chunk')
         self.epoch = 0
         super().__init__(dataset, res=dataset.lengths, bs=bs, shuffle=shuffle, num_workers=num_workers, **kwargs)
@@ -601,15 +621,17 @@ class TextDataLoaders(DataLoaders):
         d = self.train.dataset
         texts, pairs = split_pairs(texts, len(d.text_cols))
         tok = tokenize_texts(d.tokenizer, texts, pairs, d.max_length, cache=False)
-        return TextDL(TextItems(tok, None, d.tokenizer, d.vocab, d.text_cols, d.max_length), bs=bs or self.valid.bs, device=self.device)
+        return TextDL(TextItems(tok, None, d.tokenizer, d.vocab, d.text_cols, d.max_length), bs=self.valid.bs if bs is None else bs, device=self.device)
 
 # %% ../../nbs/data/text.ipynb #ea35429a
 def split_pairs(
-    texts, # A text, a tuple of two, or a list of either
+    texts, # A text, a tuple of two, or a list (series, array, frame) of either
     n_cols:int=None, # How many texts an item should have; None: as the first one
 )->tuple: # Texts, second texts or None
     "Make lists of first and second texts"
-    texts = [texts] if isinstance(texts, (str, tuple)) else list(texts) if hasattr(texts, '__iter__') else [texts]
+    if isinstance(texts, (str, tuple)) or not hasattr(texts, '__iter__'): texts = [texts]
+    if isinstance(texts, pd.DataFrame): texts = texts.to_numpy()
+    texts = texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
     if not texts: raise ValueError('there are no texts')
     n_cols = n_cols or (2 if isinstance(texts[0], (tuple, list)) else 1)
     if n_cols == 1: return check_texts(texts), None
@@ -625,6 +647,7 @@ def encode_texts(
     bs:int=32, # Batch size
 )->list[dict]: # Inputs of a model, each as wide as its longest
     "Tokenise new texts into batches"
+    _check_whole('bs', bs)
     texts, pairs = split_pairs(texts)
     items = TextItems(tokenize_texts(tokenizer, texts, pairs, max_length, cache=False), None, tokenizer)
     return [items.batch(range(i, min(i+bs, len(items))))[0] for i in range(0, len(items), bs)]
@@ -639,13 +662,29 @@ def _path_columns(path):
     except FileNotFoundError: raise FileNotFoundError(f'{path} is not a folder written by save_to_disk; give its files, as in '
                                                       "dict(train='train.csv', valid='valid.csv')") from None
 
+# %% ../../nbs/data/text.ipynb #3dcb2b75
+def _check_columns(cols):
+    "Raise `ValueError` unless all columns have as many rows as the first"
+    sizes = {k: len(v) for k,v in cols.items()}
+    for k,n in sizes.items():
+        first, rows = next(iter(sizes.items()))
+        if n != rows: raise ValueError(f'columns of different length: {first} has {rows} rows, {k} {n}')
+    return cols
+
+def _frame_columns(df):
+    "Columns of a frame"
+    if not df.columns.is_unique: raise ValueError(f'two columns of the frame have the same name ({", ".join(map(str, df.columns))})')
+    return {k: df[k].tolist() for k in df}
+
+# %% ../../nbs/data/text.ipynb #74c79f8e
 def read_data(
     data, # File, folder written by `save_to_disk`, pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
 )->dict: # Split name -> columns (a dictionary of lists, or a `Dataset`); one split is called 'all'
     "Read whatever holds texts"
     if isinstance(data, (str, Path)): data = _path_columns(data)
-    if isinstance(data, pd.DataFrame): data = {k: data[k].tolist() for k in data}
-    if isinstance(data, Dataset) or isinstance(data, dict) and all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()): return dict(all=data)
+    if isinstance(data, pd.DataFrame): data = _frame_columns(data)
+    if isinstance(data, Dataset): return dict(all=data)
+    if isinstance(data, dict) and all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()): return dict(all=_check_columns(data))
     if isinstance(data, dict): return {k: read_data(v)['all'] for k,v in data.items()}
     raise TypeError(f'cannot read texts from {type(data).__name__}: give a file, a pandas frame or a data set')
 
@@ -657,14 +696,31 @@ def _column(cols, name, split):
     if name not in _column_names(cols): raise ValueError(f'{split} has no column {name!r}, only {", ".join(map(repr, _column_names(cols)))}')
     return list(cols[name])
 
+# %% ../../nbs/data/text.ipynb #73dc65fb
+def _is_number(o):
+    try: float(o)
+    except (TypeError, ValueError): return False
+    return True
+
 def find_text_cols(
     cols, # Columns of the training set
     label_col:str|list, # The one that holds the labels, or those that do
 )->list[str]: # One or two names
-    "Find the columns that hold text: those whose first value is a string"
-    names = [o for o in _column_names(cols) if o not in listify(label_col) and isinstance(cols[o][0], str)]
-    if len(names) in (1, 2): return names
-    raise ValueError(f'cannot tell which columns are the text: give text_cols, one or two of {", ".join(map(repr, _column_names(cols)))}')
+    "Find the columns that hold text: those whose first value is a string, but not numbers or nameless if others are not"
+    every = _column_names(cols)
+    names = [o for o in every if o not in listify(label_col) and isinstance(cols[o][0], str)]
+    if len(names) > 1: names = [o for o in names if str(o).strip() and not all(map(_is_number, cols[o]))] or names
+    if len(names) not in (1, 2): raise ValueError(f'cannot tell which columns are the text: give text_cols, one or two of {", ".join(map(repr, every))}')
+    if len(names) == 2: warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: give text_cols, these two or the one that is the text')
+    return names
+
+# %% ../../nbs/data/text.ipynb #eccd8f5c
+def _check_vocab(vocab, several=False):
+    "Names of classes, as strings; raise unless they differ, and there are two where a text has one"
+    names = list(map(str, vocab))
+    if len(set(names)) < len(names): raise ValueError(f'vocab is {names}: two classes have the same name')
+    if len(names) < 2 and not several: raise ValueError(f'vocab is {names}: a classifier needs two classes')
+    return names
 
 # %% ../../nbs/data/text.ipynb #65f1be0f
 def class_names(
@@ -673,13 +729,18 @@ def class_names(
     regression:bool=None, # Scores rather than classes? None to find out
 )->list[str]|None: # Names of the classes; None for scores
     "Name the classes"
-    if isinstance(cols, Dataset) and isinstance(cols.features.get(label_col), ClassLabel): return list(cols.features[label_col].names)
+    if isinstance(cols, Dataset) and isinstance(cols.features.get(label_col), ClassLabel): return _check_vocab(cols.features[label_col].names)
     labels = _column(cols, label_col, 'train')
     for i,o in enumerate(labels):
         if o is None or o == '' or o != o: raise ValueError(f'train {label_col}[{i}] is {o!r}: every row needs a label')
     if is_regression(labels) if regression is None else regression: return None
-    return label_vocab(labels)
+    names, alike = label_vocab(labels), {}
+    if len(names) < 2: raise ValueError(f'every {label_col} of train is {names[0]!r}: a classifier needs two classes')
+    for o in names:
+        if (first := alike.setdefault(o.strip().casefold(), o)) != o: warnings.warn(f'{label_col} has both {first!r} and {o!r}: they are two classes, unless you give both one name')
+    return names
 
+# %% ../../nbs/data/text.ipynb #fd6dd920
 def _labels(cols, label_col, vocab, split):
     "Labels of a split as an array"
     labels = _column(cols, label_col, split)
@@ -772,7 +833,7 @@ def take_rows(cols, idxs):
     "Some rows of columns"
     return cols.select(idxs) if isinstance(cols, Dataset) else {k: [v[i] for i in idxs] for k,v in cols.items()}
 
-def _n_rows(cols): return len(cols) if isinstance(cols, Dataset) else len(next(iter(cols.values())))
+def _n_rows(cols): return len(cols) if isinstance(cols, Dataset) else len(next(iter(cols.values()), []))
 
 def draw_rows(
     cols, # Columns
@@ -780,12 +841,20 @@ def draw_rows(
     seed:int=42, # Decides which
 ):
     "Draw `n` rows at random, in their order"
-    if n is not None and not (isinstance(n, (int, np.integer)) and n > 0): raise ValueError(f'n_train is {n!r}, which is not a positive whole number')
+    if n is not None: _check_whole('n_train', n)
     if n is None or n >= _n_rows(cols): return cols
     return take_rows(cols, sorted(np.random.default_rng(seed).permutation(_n_rows(cols))[:n].tolist()))
 
 # %% ../../nbs/data/text.ipynb #72c19b7c
 VALID_NAMES = ('validation', 'valid', 'dev', 'val', 'validation_matched', 'validation_mismatched')
+
+def _set_aside(train, share, seed):
+    "Training and validation rows out of one set"
+    n = _n_rows(train)
+    if not 0 < share < 1: raise ValueError(f'valid is {share!r}, which is not a share between 0 and 1')
+    k, idxs = round(n*share), np.random.default_rng(seed).permutation(n).tolist()
+    if k in (0, n): raise ValueError(f'a share of {share} of {n} rows leaves none to {"train" if k else "validate"} on: give other data as valid=')
+    return take_rows(train, sorted(idxs[k:])), dict(valid=take_rows(train, sorted(idxs[:k])))
 
 def split_data(
     splits:dict, # Split name -> columns
@@ -794,11 +863,9 @@ def split_data(
 )->tuple: # Training columns, dictionary of validation columns
     "Choose the training and the validation rows"
     train = splits['train'] if 'train' in splits else next(iter(splits.values()))
+    if not _n_rows(train): raise ValueError('train has no rows')
     if valid is None: valid = [o for o in VALID_NAMES if o in splits] or 0.2
-    if isinstance(valid, float):
-        if not 0 < valid < 1: raise ValueError(f'valid is {valid}, which is not a share between 0 and 1')
-        n, idxs = round(_n_rows(train)*valid), np.random.default_rng(seed).permutation(_n_rows(train)).tolist()
-        return take_rows(train, sorted(idxs[n:])), dict(valid=take_rows(train, sorted(idxs[:n])))
+    if isinstance(valid, (int, float, np.number)): return _set_aside(train, valid, seed)
     named = {o: splits[o] for o in listify(valid) if isinstance(o, str) and o in splits} if isinstance(valid, (str, list, tuple)) else {}
     if named and len(named) == len(listify(valid)): return train, named
     if isinstance(valid, (list, tuple)) or isinstance(valid, str) and not Path(valid).exists():
@@ -825,16 +892,18 @@ def text_dls(
     device=None, # Where batches go; None for a GPU if there is one
 )->TextDataLoaders: # Training, then validation
     "Make batches of a user's own texts"
+    val_bs = 2*bs if val_bs is None else val_bs
+    _check_whole('bs', bs); _check_whole('val_bs', val_bs); _check_whole('seed', seed, 0)
     train, valids = split_data(read_data(data), valid, seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else listify(text_cols)
     if len(text_cols) not in (1, 2): raise ValueError(f'text_cols is {text_cols}, which is not one or two columns')
     if several := not regression and _with_lists({**valids, 'train': train}, text_cols, label_col, label_sep, vocab):
         valids, label_col, vocab = several
         train = valids.pop('train')
-    vocab = vocab or class_names(train, label_col, regression)
+    vocab = _check_vocab(vocab, several) if vocab else class_names(train, label_col, regression)
     items = [make_items(cols, tokenizer, text_cols, label_col, vocab, max_length, split, cache, progress)
              for split,cols in dict(train=draw_rows(train, n_train, seed), **valids).items()]
-    dls = [TextDL(o, bs=bs if i == 0 else val_bs or 2*bs, shuffle=i == 0, seed=seed) for i,o in enumerate(items)]
+    dls = [TextDL(o, bs=val_bs if i else bs, shuffle=i == 0, seed=seed) for i,o in enumerate(items)]
     res = TextDataLoaders(*dls, device=device or default_device())
     res.valid_names = list(valids)
     return res
