@@ -182,7 +182,7 @@ def linears(
     maps = _whole(_known(enc, fam) if fam.names else _unknown(enc))
     if not maps: raise ValueError(f"no linear map found in {type(enc).__name__} (model type {enc.config.model_type!r})")
     if not (hits := [m for m in maps if m.role in asked]):
-        raise ValueError(f"{type(enc).__name__} has no linear map of role {roles!r}: its roles are {', '.join(dict.fromkeys(m.role for m in maps))}")
+        raise ValueError(f"{type(enc).__name__} has no linear map of role {' or '.join(map(repr, [roles] if isinstance(roles, str) else roles))}: its roles are {', '.join(dict.fromkeys(m.role for m in maps))}")
     return hits
 
 # %% ../../nbs/models/anatomy.ipynb #6b037d74
