@@ -66,10 +66,10 @@ def damped_root(
     c = moment.detach().double()
     if not c.isfinite().all(): raise ValueError(f"a second moment of shape {tuple(c.shape)} has {int((~c.isfinite()).sum())} NaN or infinite entries: calibrate again")
     scale = c.diagonal().mean().clamp_min(1e-30)
-    for k in range(10):
+    for k in range(100):
         root,failed = torch.linalg.cholesky_ex(c+damping*10**k*scale*torch.eye(len(c), dtype=c.dtype, device=c.device))
         if not failed: return root
-    raise ValueError(f"a second moment must be positive, up to rounding: this one of shape {tuple(c.shape)} has the eigenvalue {torch.linalg.eigvalsh(c)[0]:.2g}")
+    raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} positive: give a positive one")
 
 # %% ../../nbs/rank/decompose.ipynb #16afba0b
 def two_sided_factors(
