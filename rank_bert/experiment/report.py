@@ -15,11 +15,13 @@ from pathlib import Path
 import matplotlib as mpl, numpy as np, pandas as pd
 from matplotlib.figure import Figure
 
-from .sweep import summarize
+from .sweep import _RUN_FILE, left_out, read_record, short_names, summarize, warn_left_out
 from ..io import new_file
 from ..models.anatomy import ROLES
 
 # %% ../../nbs/experiment/report.ipynb #c2727f93
+_AGAIN = 'start the sweep again as before; it writes the table anew, and does nothing twice'
+
 def read_sweep(
     folder:str|Path, # Folder of a `Sweep`
 )->tuple: # Table of the runs, and their records by file name
@@ -28,12 +30,16 @@ def read_sweep(
     if not folder.is_dir(): raise FileNotFoundError(f'no folder {folder}')
     f = folder/'results.csv'
     if not f.is_file(): raise FileNotFoundError(f'{folder} has no results.csv: it is not the folder of a sweep, or the sweep has not begun')
-    try: df = pd.read_csv(f)
+    try: df = pd.read_csv(f, dtype=dict.fromkeys(('task', 'model', 'run'), str))
     except pd.errors.EmptyDataError: df = pd.DataFrame()
+    except (pd.errors.ParserError, UnicodeDecodeError) as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_AGAIN}') from None
     if not len(df): raise ValueError(f'{f} has no runs')
     if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns): raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
-    files = {o: folder/'runs'/o for o in df.run}
-    return df, {k: json.loads(p.read_text(encoding='utf-8')) for k, p in files.items() if p.is_file()}
+    for i, o in enumerate(df.run):
+        if not _RUN_FILE.fullmatch(str(o)): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_AGAIN}')
+    warn_left_out(folder, df.run)
+    records = {o: read_record(p) for o in df.run if (p := folder/'runs'/o).is_file()}
+    return df, {k: r for k, r in records.items() if r}
 
 # %% ../../nbs/experiment/report.ipynb #690bb179
 _COLOURS = '#3b82d6 #e07b39 #2a9d78 #b65fc4 #c9a227 #d6526b #5aa9b8 #8b7be0'.split()
@@ -43,10 +49,19 @@ def _series(summary):
     pairs = dict.fromkeys((r.method, r.allocator) for r in summary.itertuples() if r.method != 'dense')
     return {p: _COLOURS[i % len(_COLOURS)] for i, p in enumerate(pairs)}
 
+def _chance(g):
+    "What a guess scores on the task of the rows `g`, and what guess that is"
+    if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'numbers that have nothing to do with the texts'
+    return g.chance.max(), 'always giving the commonest label'
+
+def _at_chance(mean, sd, chance, margin=0.01):
+    "Is a score, as far as its spread over seeds can tell, no better than chance? One that is undefined, since all predictions are alike, is not"
+    return not (pd.isna(chance) or mean - np.nan_to_num(sd) > chance + margin)
+
 def _chance_is_near(summary):
-    "Would the line of the commonest label be in or close to the range of the scores?"
+    "Would the line of chance be in or close to the range of the scores?"
     low, high = summary.score.min(), summary.score.max()
-    return summary.chance.max() > low - max(0.5*(high - low), 0.02)
+    return _chance(summary)[0] > low - max(0.5*(high - low), 0.02)
 
 def _scale(ax, summary):
     "Axis from nothing to all, logarithmic where little is kept"
@@ -73,7 +88,7 @@ def plot_scores(
     for d in summary[summary.method == 'dense'].itertuples():
         ax.axhline(d.score, ls='--', lw=1.4, color=ink, label='dense')
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.08, lw=0)
-    if _chance_is_near(summary): ax.axhline(summary.chance.max(), ls=':', lw=1.4, color=ink, label='commonest label')
+    if _chance_is_near(summary): ax.axhline(_chance(summary)[0], ls=':', lw=1.4, color=ink, label='chance')
     ax.set(xlabel="fraction kept of the encoder's linear weights", ylabel=str(summary.metric.iloc[0]).replace('_', ' '))
     _scale(ax, summary)
     return ax
@@ -139,51 +154,61 @@ _FORMATS = dict(kept=_percent, budget='{:g}'.format, encoder_params=_count, tota
                 flops_per_token=_count, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format, score='{:.4f}'.format, sd='&plusmn; {:.4f}'.format, change='{:+.4f}'.format, change_sd='&plusmn; {:.4f}'.format,
                 seconds=_seconds, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs', flops_per_token='FLOPs a token',
-               latency_ms='latency', speedup='speedup', weights_from='weights from', sd='spread', change_sd='its spread', change='change')
+               latency_ms='latency', speedup='speedup', weights_from='weights from', sd='spread', change_sd='spread of change')
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
-def _td(column, value):
+def _td(column, value, names={}):
     "One cell of a table, with the value that it sorts by"
     if pd.isna(value): return '<td class="n" data-v="">&ndash;</td>'
-    if isinstance(value, str): return f'<td data-v="{html.escape(value)}">{_name(value) if column == "model" else html.escape(value)}</td>'
+    if isinstance(value, str): return f'<td data-v="{html.escape(value)}">{_name(value, names) if column == "model" else html.escape(value)}</td>'
     return f'<td class="n" data-v="{float(value):.10g}">{_FORMATS.get(column, "{:g}".format)(value)}</td>'
 
-def _name(model):
-    "The last part of a model's name, or two of a path, and all of it as a tooltip"
-    parts = Path(model).parts
-    short = '/'.join(parts[-2:] if len(parts) > 2 else parts[-1:])
-    return f'<span title="{html.escape(model)}">{html.escape(short)}</span>'
+def _name(model, names):
+    "The short name of a model, and all of it as a tooltip"
+    return f'<span title="{html.escape(model)}">{html.escape(names.get(model, model))}</span>'
 
-def _table(df):
+def _table(df, names):
     "A table that sorts by a click on a heading, without the task or model if there is only one"
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     head = ''.join(f'<th scope="col" class="{"n" if pd.api.types.is_numeric_dtype(df[c]) else ""}"><button>{_TITLES.get(c, c)}</button></th>' for c in df)
-    body = ''.join('<tr>' + ''.join(map(_td, df.columns, r)) + '</tr>' for r in df.itertuples(index=False))
+    body = ''.join('<tr>' + ''.join(_td(c, v, names) for c, v in zip(df, r)) + '</tr>' for r in df.itertuples(index=False))
     return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 # %% ../../nbs/experiment/report.ipynb #eb63b5f9
 def cautions(
     df:pd.DataFrame, # Table of the runs
     records:dict=None, # Their records
+    others:int=0, # Finished runs in the folder that the table leaves out
 )->list: # Sentences
     "List what limits the numbers of a sweep"
-    res, done = [], df[df.status == 'done']
+    res, done, names = [], df[df.status == 'done'], short_names(df.model)
     for model, g in done.groupby('model'):
         if g.weights_from.astype(str).str.contains('random').any():
-            res.append(f'The weights of {Path(model).name} began as random numbers, not as pretrained ones: its scores say nothing about the pretrained model of that name.')
+            res.append(f'The weights of {names[model]} began as random numbers, not as pretrained ones: its scores say nothing about the pretrained model of that name.')
     if any(r['settings'].get('source') == 'sample' for r in (records or {}).values()):
         res.append("The data are the package's own sample, a few hundred made-up sentences: these scores cannot be compared with GLUE's.")
-    for (task, model), g in done[done.method == 'dense'].groupby(['task', 'model']):
-        if g.score.mean() - g.score.std(ddof=0) <= g.chance.max() + 0.01:
-            res.append(f'On {task}, {Path(model).name} is hardly better before it is shrunk ({g.score.mean():.3f}) than always giving the commonest label '
-                       f'({g.chance.max():.3f}): conclude nothing from what is left of it.')
+    for (task, model), g in done[done.method == 'dense'].groupby(['task', 'model']): res += _of_dense(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('One seed only: there is no spread, and a difference of a point or two may be chance.')
     if n := int((df.status == 'failed').sum()): res.append(f'{n} of {len(df)} runs failed; they are listed below and tried again at the next start.')
+    if others: res.append(f'{others} finished runs in this folder are left out: they have other settings, or ended after results.csv was written, which the next start of the sweep mends.')
+    if n := 0 if records is None else len(set(df.run) - set(records)):
+        res.append(f'The records of {n} runs are missing: their ranks and settings are not shown, nor whether they used the package\'s own sample.')
     return res
 
+def _of_dense(name, g):
+    "What limits the numbers of one model on one task; `g` are the rows of the dense model"
+    res, (chance, guess) = [], _chance(g)
+    if _at_chance(g.score.mean(), g.score.std(), chance):
+        res.append(f'{name} is hardly better before it is shrunk ({_number(g.score.mean())}) than {guess} ({chance:.3f}): conclude nothing from what is left of it.')
+    if g.seed.nunique() > 1 and g.metrics.nunique() == 1:
+        res.append(f'{name} is the same model for all {g.seed.nunique()} seeds: the spread is not that of fine-tuning, and a method that looks at no data has none.')
+    return res
+
+def _number(x): return 'undefined' if pd.isna(x) else f'{x:.3f}'
+
 # %% ../../nbs/experiment/report.ipynb #8cbabe81
-def _score(r): return f'{r.score:.3f}' + (f' &plusmn; {r.sd:.3f}' if r.seeds > 1 else '')
+def _score(r): return _number(r.score) + (f' &plusmn; {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
 
 def headline(
     summary:pd.DataFrame, # From `summarize`, one task and model
@@ -194,8 +219,9 @@ def headline(
     if not len(dense): return 'The dense model was not measured.'
     d = dense.iloc[0]
     metric, text = html.escape(str(d.metric).replace('_', ' ')), f'Dense {html.escape(str(d.metric).replace("_", " "))} <b>{_score(d)}</b>. '
+    small, (chance, guess) = small[small.kept < d.kept], _chance(dense)
     if not len(small): return text
-    if d.score <= d.chance + loss: return text + f'That is hardly better than always giving the commonest label ({d.chance:.3f}), so there is nothing to be lost.'
+    if _at_chance(d.score, d.sd, chance, loss): return text + f'That is hardly better than {guess} ({chance:.3f}), so there is nothing to be lost.'
     good = small[small.score >= d.score - loss].sort_values('kept')
     if not len(good): return text + f'No shrunk model stays within {loss:g} of it; the best, {_pick(small.sort_values("score").iloc[-1])}.'
     return text + f'The smallest model within {loss:g} of it: {_pick(good.iloc[0])}.'
@@ -204,49 +230,49 @@ def _pick(r): return (f'<b>{_percent(r.kept)}</b> kept by {html.escape(r.method)
                       f'{_percent(r.flops)} of the FLOPs, {r.speedup:.2f}&times; the speed')
 
 # %% ../../nbs/experiment/report.ipynb #ac26522a
-def _title(task, model): return f'{html.escape(task)} <span class="soft">&middot;</span> {_name(model)}'
+def _title(task, model, names): return f'{html.escape(task)} <span class="soft">&middot;</span> {_name(model, names)}'
 
 def _bands(summary):
     "What the bands are, if there are any"
     if not (summary.seeds > 1).any(): return ''
     return '<p class="soft">Means over seeds. Bands: one standard deviation, of the score for the dense model, of the change from the dense model of the same seed for the others.</p>'
 
-def _scores_section(summary):
+def _scores_section(summary, names):
     "The panels of scores, with one legend"
     colours, groups = _series(summary), list(summary.groupby(['task', 'model'], sort=False))
-    near = any(_chance_is_near(g) for _, g in groups)
+    near = dict.fromkeys(_chance(g)[1] for _, g in groups if _chance_is_near(g))
     key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>' for (m, a), c in colours.items())
-    panels = ''.join(f'<article><h3>{_title(t, m)}</h3>{_svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f"score of {m} on {t} against fraction kept")}'
+    panels = ''.join(f'<article><h3>{_title(t, m, names)}</h3>{_svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f"score of {m} on {t} against fraction kept")}'
                      f'<p>{headline(g)}</p></article>' for (t, m), g in groups)
-    key += '<span><i class="dash"></i>dense</span>' + ('<span><i class="dot"></i>always the commonest label</span>' if near else '')
+    key += '<span><i class="dash"></i>dense</span>' + (f'<span><i class="dot"></i>chance: {", or ".join(near)}</span>' if near else '')
     return f'<h2>Score against what was kept</h2><div class="key">{key}</div>{_bands(summary)}<div class="panels">{panels}</div>'
 
 # %% ../../nbs/experiment/report.ipynb #b83c0e07
 _BY = ['task', 'model', 'method', 'allocator']
 
-def _ranks_section(df, records):
+def _ranks_section(df, records, names):
     "The heat maps, one fold for each task, model, method and allocator"
     folds = []
-    small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(list(records))]
+    small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin([k for k, r in records.items() if 'map' in r])]
     for (t, m, method, allocator), g in small.groupby(_BY, sort=False):
         maps = ''.join(_heat(rank_table([records[o] for o in h.run]), f'budget {b:g} <span class="soft">({_percent(h.kept.mean())} kept)</span>')
                        for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0]))
-        folds.append(f'<details{"" if folds else " open"}><summary>{_title(t, m)} <span class="soft">&middot;</span> {html.escape(method)}, '
+        folds.append(f'<details{"" if folds else " open"}><summary>{_title(t, m, names)} <span class="soft">&middot;</span> {html.escape(method)}, '
                      f'{html.escape(allocator)}</summary><div class="heats">{maps}</div></details>')
     if not folds: return ''
     return ('<h2>Rank of every layer</h2><p class="soft">The number is the rank (mean over seeds), the shade its fraction of the full rank. '
             'An arrow marks a factorised layer at or above break-even, which is no smaller than the dense one; a star one that is dense for some of the seeds.</p>' + ''.join(folds))
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
-def _tables_section(df, summary):
+def _tables_section(df, summary, names):
     "The summary, all runs, and what failed"
     columns = [*_BY, 'budget', 'kept', 'score', 'sd', 'change', 'change_sd', 'encoder_params', 'total_params', 'flops', 'latency_ms', 'speedup', 'seeds']
     if not (summary.seeds > 1).any(): columns = [c for c in columns if c not in ('sd', 'change_sd')]
     runs = df[df.status == 'done'][[*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']]
     failed = df[df.status == 'failed']
-    return ('<h2>Numbers</h2><p class="soft">Mean over seeds. A click on a heading sorts.</p>' + _table(summary[columns])
-            + f'<details><summary>All {len(runs)} runs</summary>{_table(runs)}</details>'
-            + (f'<h2>Failed runs</h2>{_table(failed[[*_BY, "budget", "seed", "error"]])}' if len(failed) else ''))
+    return ('<h2>Numbers</h2><p class="soft">Mean over seeds. A click on a heading sorts.</p>' + _table(summary[columns], names)
+            + f'<details><summary>All {len(runs)} runs</summary>{_table(runs, names)}</details>'
+            + (f'<h2>Failed runs</h2>{_table(failed[[*_BY, "budget", "seed", "error"]], names)}' if len(failed) else ''))
 
 # %% ../../nbs/experiment/report.ipynb #d44d3a7d
 def _varied(values):
@@ -254,19 +280,22 @@ def _varied(values):
     shown = list(dict.fromkeys('–' if v is None or v == '' else v if isinstance(v, str) else f'{v:g}' if isinstance(v, float) else str(v) for v in values))
     return html.escape(', '.join(shown[:8]) + (' ...' if len(shown) > 8 else ''))
 
-def _settings_section(df, records):
-    "Settings, machine and origin of the weights"
-    if not records: return ''
-    done = [r for r in records.values() if r['status'] == 'done']
-    keys = [k for k in next(iter(records.values()))['settings'] if k not in ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed')]
-    rows = {k.replace('_', ' '): _varied(r['settings'][k] for r in records.values()) for k in keys}
-    rows['lr'] = _varied(r['lr'] for r in done) if done else rows['lr']
+def _settings(df, records):
+    "The settings of all runs, those of the shrinking only from the runs that have them"
+    settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
+    keys = dict.fromkeys(k for o in settings for k in o if k not in ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps'))
+    rows = {k.replace('_', ' '): _varied(o[k] for o in settings if k in o) for k in keys}
+    if 'n_calibration' in keys: rows['steps'] = _varied(o.get('steps', 1) for o in settings if 'n_calibration' in o)
     rows['seeds'] = _varied(sorted(set(df.seed)))
-    if done: rows |= {'device': _varied(r['device'] for r in done), 'threads': _varied(r['threads'] for r in done),
+    if done: rows |= {'lr': _varied(r['lr'] for r in done), 'device': _varied(r['device'] for r in done), 'threads': _varied(r['threads'] for r in done),
                       'versions': _varied(f'{k} {v}' for k, v in done[0]['versions'].items())}
-    origin = ''.join(f'<dt>{_name(m)}</dt><dd>{_varied(g.dropna().unique())}</dd>' for m, g in df.groupby('model').weights_from)
-    pairs = ''.join(f'<dt>{k}</dt><dd>{v}</dd>' for k, v in rows.items())
-    return f'<h2>Where the weights came from</h2><dl>{origin}</dl><h2>Settings</h2><dl>{pairs}</dl>'
+    return rows
+
+def _settings_section(df, records, names):
+    "Settings, machine and origin of the weights"
+    origin = ''.join(f'<dt>{_name(m, names)}</dt><dd>{_varied(g.dropna().unique())}</dd>' for m, g in df.groupby('model').weights_from)
+    pairs = ''.join(f'<dt>{k}</dt><dd>{v}</dd>' for k, v in _settings(df, records).items()) if records else ''
+    return f'<h2>Where the weights came from</h2><dl>{origin}</dl>' + (f'<h2>Settings</h2><dl>{pairs}</dl>' if pairs else '')
 
 # %% ../../nbs/experiment/report.ipynb #44cb5cee
 _CSS = '''
@@ -295,9 +324,9 @@ details .scroll { border: 0 }
 .heat th { font-weight: 400; color: var(--soft); padding: .1rem .35rem; vertical-align: bottom } .heat thead th { max-width: 4.6rem; line-height: 1.15 } .heat tbody th { vertical-align: middle }
 .heat td { min-width: 3.3rem; height: 1.9rem; text-align: center; border-radius: 4px; background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
 .heat td.over { outline: 2px solid var(--warn); outline-offset: -2px }
-.scroll { overflow-x: auto } .sortable { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums }
-.sortable th, .sortable td { padding: .42rem .6rem; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line) } .sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
-.sortable th:first-child, .sortable td:first-child { padding-left: 1.1rem } .sortable th:last-child, .sortable td:last-child { padding-right: 1.1rem }
+.scroll { overflow-x: auto } .sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
+.sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line) } .sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
+.sortable th:first-child, .sortable td:first-child { padding-left: .9rem } .sortable th:last-child, .sortable td:last-child { padding-right: .9rem }
 .sortable tbody tr:last-child td { border-bottom: 0 } .sortable tbody tr:hover { background: rgba(var(--hue), .07) } .sortable .n { text-align: right }
 .sortable button { all: unset; cursor: pointer; font-weight: 600; color: var(--soft) } .sortable button:hover, .sortable button:focus-visible { color: var(--accent) }
 .sortable th[aria-sort] button::after { content: " \\2191" } .sortable th[aria-sort=descending] button::after { content: " \\2193" }
@@ -329,16 +358,16 @@ def _facts(df):
              (df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups, 'ways to shrink'), (_seconds(done.seconds.sum()), 'of computing')]
     return '<div class="facts">' + ''.join(f'<div><b>{v}</b><span>{_SINGULAR.get(k, k[:-1]) if v == 1 else k}</span></div>' for v, k in facts) + '</div>'
 
-def _page(df, records, title):
+def _page(df, records, title, others):
     "The whole page"
-    notes = ''.join(f'<li>{html.escape(o)}</li>' for o in cautions(df, records))
-    summary = summarize(df)
-    sections = (_scores_section(summary), _ranks_section(df, records), _tables_section(df, summary)) if len(summary) else \
-        ('<h2>Failed runs</h2>' + _table(df[[*_BY, 'budget', 'seed', 'error']]),)
+    notes = ''.join(f'<li>{html.escape(o)}</li>' for o in cautions(df, records, others))
+    summary, names = summarize(df), short_names(df.model)
+    sections = (_scores_section(summary, names), _ranks_section(df, records, names), _tables_section(df, summary, names)) if len(summary) else \
+        ('<h2>Failed runs</h2>' + _table(df[[*_BY, 'budget', 'seed', 'error']], names),)
     return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
             f'<title>{html.escape(title)}</title><style>{_CSS}</style></head><body><main><header><h1>{html.escape(title)}</h1>'
-            f'<p>{html.escape(", ".join(sorted(set(df.task))))} &middot; {", ".join(map(_name, sorted(set(df.model))))}</p></header>{_facts(df)}'
-            + (f'<ul class="warn" role="note">{notes}</ul>' if notes else '') + ''.join(sections) + _settings_section(df, records)
+            f'<p>{html.escape(", ".join(sorted(set(df.task))))} &middot; {", ".join(_name(m, names) for m in sorted(set(df.model)))}</p></header>{_facts(df)}'
+            + (f'<ul class="warn" role="note">{notes}</ul>' if notes else '') + ''.join(sections) + _settings_section(df, records, names)
             + f'<footer>Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.</footer></main>'
             f'<script>{_JS}</script></body></html>')
 
@@ -350,5 +379,5 @@ def report(
     "Write a web page about a sweep"
     df, records = read_sweep(folder)
     out = Path(folder).expanduser()/'report.html'
-    with new_file(out) as tmp: tmp.write_text(_page(df, records, title), encoding='utf-8')
+    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, left_out(folder, df.run)), encoding='utf-8')
     return out
