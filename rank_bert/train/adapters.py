@@ -148,7 +148,7 @@ def add_lora(
     r=8, # Rank of every update; or a `RankPlan`, or another dict of module name -> rank, None for no adapter
     variant:str='lora', # Name in `LORA_VARIANTS`
     roles=None, # Roles of the maps that get an adapter, see `linears`; all when None
-    alpha:float=16, # The update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha over the rank it starts with
+    alpha:float=16, # Above 0: the update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha over the rank it starts with
     dropout:float=0., # Of what goes into an adapter, in training
     head:bool=True, # Train the head too?
     seed:int=42, # Of the adapters' random halves; the others are 0
@@ -159,6 +159,7 @@ def add_lora(
     _refuse_subspace(model)
     _refuse_adapted(hf)
     if variant not in LORA_VARIANTS: raise ValueError(f"unknown variant {variant!r}: available are {', '.join(map(repr, LORA_VARIANTS))}")
+    if not alpha > 0: raise ValueError(f'alpha is {alpha}: adapters add alpha/r times what they learn, so give a number above 0')
     if variant == 'adalora' and not _learner(model): raise ValueError("variant='adalora' moves rank while it trains: give it a learner")
     ranks, task = _ranks(hf, r, roles), 'SEQ_CLS' if head and type(hf).__name__.endswith('ForSequenceClassification') else None
     config = LORA_VARIANTS[variant](ranks, lora_alpha=alpha, lora_dropout=dropout, modules_to_save=_head(hf) if head else None, task_type=task, **kwargs)

@@ -9,7 +9,7 @@ __all__ = ['METRICS', 'GLUE_METRICS', 'DECISIONS', 'adamw', 'LOSSES', 'score', '
            'FitCallback', 'HeadLoss', 'label_weights', 'EncoderLearner', 'encoder_learner', 'glue_learner']
 
 # %% ../../nbs/train/learner.ipynb #4d0719d4
-import os, warnings
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from fastai.learner import Learner
 from fastai.metrics import AccumMetric
 from fastai.optimizer import OptimWrapper
 from fastai.torch_core import params, set_seed, to_device, to_float
-from fastcore.basics import patch
+from fastcore.basics import listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from scipy.stats import pearsonr, spearmanr
@@ -30,7 +30,7 @@ from sklearn import metrics as skm
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..data.glue import GLUE_TASKS, glue_dls, glue_task, sample_tokenizer, task_folder
+from ..data.glue import GLUE_TASKS, glue_dls, glue_source, glue_task, sample_tokenizer, task_folder
 from ..data.text import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
@@ -45,14 +45,18 @@ def _correlation(f, targs, preds):
     "Correlation by `f`, NaN without a warning when one side is constant"
     return float(f(targs, preds)[0]) if np.ptp(targs) > 0 and np.ptp(preds) > 0 else float('nan')
 
+def _f1_of_labels(average, targs, preds):
+    "F1 by `average`, of the label itself where there is one, which scikit-learn would take for two classes"
+    return skm.f1_score(targs, preds, average='binary' if targs.shape[1:] == (1,) else average, zero_division=0.)
+
 METRICS = dict(
     accuracy=skm.accuracy_score,
     f1=partial(skm.f1_score, zero_division=0.),
     matthews_correlation=skm.matthews_corrcoef,
     pearson=partial(_correlation, pearsonr),
     spearman=partial(_correlation, spearmanr),
-    f1_micro=partial(skm.f1_score, average='micro', zero_division=0.),
-    f1_macro=partial(skm.f1_score, average='macro', zero_division=0.))
+    f1_micro=partial(_f1_of_labels, 'micro'),
+    f1_macro=partial(_f1_of_labels, 'macro'))
 
 # %% ../../nbs/train/learner.ipynb #6dc6a4b6
 GLUE_METRICS = {t: ['accuracy'] for t in GLUE_TASKS} | dict(
@@ -80,6 +84,17 @@ class _Metric(AccumMetric):
     "One of `METRICS` in the table that `fit` prints"
     def __init__(self, name, kind):
         super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
+
+# %% ../../nbs/train/learner.ipynb #d9b7d08b
+def _check_metrics(names, kind, n):
+    "Raise `ValueError` unless `score` can compute the metrics for a head of this kind with `n` labels"
+    hot = torch.eye(max(n, 3))[:, :n]
+    z, y = dict(single_label_classification=(hot, hot.argmax(1)), multi_label_classification=(hot - 0.5, hot.long()), regression=(torch.arange(3.)[:, None]/2, torch.arange(3.)/2))[kind]
+    for name in names:
+        try: score(z, y, [name], kind)
+        except (TypeError, ValueError) as e:
+            if name not in METRICS: raise
+            raise ValueError(f"metric {name!r} cannot be computed for {kind} with {n} label{'s'*(n > 1)}: {e}; known are {', '.join(METRICS)}") from None
 
 # %% ../../nbs/train/learner.ipynb #9f8dde48
 def encoder_splitter(
@@ -109,6 +124,13 @@ class _Optimizer(OptimWrapper):
     "An `OptimWrapper` that looks up only the numbers that are scheduled, which is asked of it several times a batch"
     @property
     def hypers(self): return [dict(zip(_HYPERS, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
+    def step(self, closure=None):
+        "Step without decay of what `Learner` marks: biases and norms, unless it is told `wd_bn_bias=True`"
+        groups, marked = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
+        def part(g, on): return [p for p in g['params'] if (id(p) in marked) == on]
+        self.opt.param_groups = [{**g, 'params': part(g, False)} for g in groups] + [{**g, 'params': part(g, True), 'weight_decay': 0.} for g in groups]
+        try: return self.opt.step(closure)
+        finally: self.opt.param_groups = groups
 
 adamw = partial(_Optimizer, opt=partial(torch.optim.AdamW, fused=True))
 
@@ -204,6 +226,15 @@ def _check_vocab(model, tokenizer):
     have, need = model.config.vocab_size, len(tokenizer)
     if need > have: raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: give the model's own tokenizer=")
 
+def _match_vocab(model, tokenizer):
+    "Warn if the folder of a model has a tokenizer with other ids than this one"
+    if isinstance(model, nn.Module) or not (folder := Path(model).expanduser()).is_dir() or tokenizer.name_or_path == str(folder): return
+    try: own = get_tokenizer(folder)
+    except FileNotFoundError: return
+    if odd := set(tokenizer.get_vocab().items()) - set(own.get_vocab().items()):
+        token, i = min(odd, key=lambda o: o[1])
+        warnings.warn(f"the tokenizer is not that of {folder}, without which the model misreads texts: its token {i} is {token!r}, there {own.convert_ids_to_tokens(i) if i < len(own) else None!r}")
+
 def _match_padding(model, tokenizer):
     "Let the tokenizer pad on the left if the model's head reads the last position"
     if family_of(model).padding_side == tokenizer.padding_side or tokenizer.padding_side == 'left': return
@@ -264,7 +295,7 @@ def encoder_learner(
     dls, # From `glue_dls` or `text_dls`
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name, folder, or classifier
     pretrained:bool=None, # As for `get_pretrained_model`
-    metrics:list=None, # Keys of `METRICS`; default: what suits the head
+    metrics:str|list=None, # Keys of `METRICS`; default: what suits the head
     own_vocab:bool=False, # Is the tokenizer another than the one of the model's published weights?
     pooling:str=None, # Instead of the family's own head a linear one on this pooling, see `pooled_classifier`
     class_weights:str|list|dict=None, # Weights of the labels in the loss, see `label_weights`: 'balanced', numbers, or label to number
@@ -277,11 +308,13 @@ def encoder_learner(
     set_seed(seed)
     hf = _pooled(_classifier(model, dls, pretrained, task, own_vocab), pooling)
     _check_vocab(hf, dls.tokenizer)
+    _match_vocab(model, dls.tokenizer)
     _match_padding(hf, dls.tokenizer)
     _name_labels(hf, dls.vocab)
     hf.config.problem_type = kind = _kind_of(hf, dls)
     weight = _weight_of(class_weights, kind, dls)
-    names = metrics or _DEFAULT_METRICS[kind]
+    names = listify(metrics) or _DEFAULT_METRICS[kind]
+    _check_metrics(names, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
     learn = EncoderLearner(dls, BertWrapper(hf), HeadLoss(kind, weight=weight), metrics=[_Metric(n, kind) for n in names], splitter=encoder_splitter, **kwargs)
@@ -314,8 +347,8 @@ def glue_learner(
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task"
     task = glue_task(task).name
-    folder = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
-    if str(folder) not in ('sample', 'hub'): task_folder(task, folder) # a mistake here should not be told as one of the tokenizer
+    source = glue_source(source)
+    if str(source) not in ('sample', 'hub'): task_folder(task, source) # a mistake here should not be told as one of the tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)
@@ -323,13 +356,14 @@ def glue_learner(
 # %% ../../nbs/train/learner.ipynb #da887153
 @patch
 def logits(self:EncoderLearner,
-    dl=None, # Data loader; default: the validation set
+    dl=None, # Data loader with labels; default: the validation set
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
     "Predict logits for a data loader"
     device, outs, targs = next(self.model.parameters()).device, [], []
     with evaluating(self.model):
-        for x, y in dl or self.dls.valid:
-            outs.append(self.model(to_device(x, device)).float().cpu()); targs.append(y.cpu())
+        for x, *y in self.dls.valid if dl is None else dl:
+            if not y: raise ValueError('the data loader has no labels: predict gives those of texts, and get_preds(dl=...) probabilities in the order of the texts')
+            outs.append(self.model(to_device(x, device)).float().cpu()); targs.append(y[0].cpu())
     return torch.cat(outs), torch.cat(targs)
 
 # %% ../../nbs/train/learner.ipynb #7994860e
@@ -351,16 +385,16 @@ def evaluate(self:EncoderLearner,
 # %% ../../nbs/train/learner.ipynb #f1a4dd53
 @patch
 def predict(self:EncoderLearner,
-    item:str|tuple|list, # A text; a pair of texts as a tuple; or a list of these
+    item:str|tuple|list, # A text; a pair of texts as a tuple; or a list (series, array, frame of two columns) of these
     bs:int=32, # Batch size for a list
 )->tuple|L: # `(label, index, probabilities)`, for a regression `(value, value, raw output)`; for a list an `L` of them
     "Predict the label of a text, a pair, or a list of them"
-    items = item if isinstance(item, list) else [item]
-    split_pairs(items, len(self.dls.text_cols)) # raises unless all are of the kind that the model was trained on
-    batches = encode_texts(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs)
+    one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
+    texts, pairs = split_pairs([item] if one else item, len(self.dls.text_cols)) # raises unless all are of the kind that the model was trained on
+    batches = encode_texts(self.dls.tokenizer, texts if pairs is None else list(zip(texts, pairs)), max_length=self.dls.max_length, bs=bs)
     probs = np.concatenate([self.model.predict_proba(x) for x in batches])
     res = L(_decide(p, self.kind, self.hf_model.config.id2label) for p in probs)
-    return res if isinstance(item, list) else res[0]
+    return res[0] if one else res
 
 # %% ../../nbs/train/learner.ipynb #c656fd7d
 def _decide(p, kind, names):
