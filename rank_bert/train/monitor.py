@@ -298,12 +298,10 @@ def history(self:RankMonitor)->pd.DataFrame: # step, epoch, what, name, layer, r
 
 # %% ../../nbs/train/monitor.ipynb #8150d141
 def _maps(model, roles):
-    "The linear maps with one of these roles; raise if there are none."
+    "The linear maps with one of these roles."
     with warnings.catch_warnings():
         warnings.simplefilter('ignore') # unknown families were warned of when the fit began
-        maps = linears(model, roles)
-    if not maps: raise ValueError(f"no linear map of {type(encoder_of(model)).__name__} has the roles {', '.join(roles)}: it has {', '.join(dict.fromkeys(l.role for l in linears(model)))}")
-    return maps
+        return linears(model, roles)
 
 def _head_sizes(model, maps):
     "Name of each query, key and value map -> features of a head."
