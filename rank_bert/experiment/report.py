@@ -191,9 +191,9 @@ def cautions(
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('One seed only: there is no spread, and a difference of a point or two may be chance.')
     if n := int((df.status == 'failed').sum()): res.append(f'{n} of {len(df)} runs failed; they are listed below and tried again at the next start.')
-    if others: res.append(f'{others} finished runs in this folder are left out: they have other settings, or ended after results.csv was written, which the next start of the sweep mends.')
+    if others: res.append(f'Left out of the finished runs in this folder: {others}. They have other settings, or ended after results.csv was written, which the next start of the sweep mends.')
     if n := 0 if records is None else len(set(df.run) - set(records)):
-        res.append(f'The records of {n} runs are missing: their ranks and settings are not shown, nor whether they used the package\'s own sample.')
+        res.append(f'Records missing for {n} of {len(df)} runs: their ranks and settings cannot be shown, and whether their data were the package\'s own sample is not known.')
     return res
 
 def _of_dense(name, g):
@@ -201,6 +201,7 @@ def _of_dense(name, g):
     res, (chance, guess) = [], _chance(g)
     if _at_chance(g.score.mean(), g.score.std(), chance):
         res.append(f'{name} is hardly better before it is shrunk ({_number(g.score.mean())}) than {guess} ({chance:.3f}): conclude nothing from what is left of it.')
+    if (kept := g.kept.mean()) < 1: res.append(f'{name} came factorised, with {_percent(kept)} kept: what is kept is of the dense encoder, but FLOPs and speedup are in relation to the model as it came.')
     if g.seed.nunique() > 1 and g.metrics.nunique() == 1:
         res.append(f'{name} is the same model for all {g.seed.nunique()} seeds: the spread is not that of fine-tuning, and a method that looks at no data has none.')
     return res

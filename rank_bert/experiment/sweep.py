@@ -118,7 +118,7 @@ class Sweep:
         seeds:int|tuple=(42,), # One fine-tuning for each
         allocators:str|tuple=('uniform',), # Keys of `ALLOCATORS`
         source:str=None, # 'sample', a folder, or None for $RANK_BERT_GLUE, else the hub
-        folder:str|Path='rank_bert_sweep', # Where runs, models and results go
+        folder:str|Path='rank_bert_sweep', # Where runs, models and results go: a new folder, an empty one, or one of an earlier sweep
         pretrained:bool=None, # As for `get_pretrained_model`
         tokenizer:str=None, # Name or folder of a tokenizer other than the model's own
         n_train:int=None, # Fine-tune on this many rows only
