@@ -691,9 +691,12 @@ def read_data(
 # %% ../../nbs/data/text.ipynb #660d64fd
 def _column_names(cols): return cols.column_names if isinstance(cols, Dataset) else list(cols)
 
+def _check_has(cols, name, split):
+    if name not in _column_names(cols): raise ValueError(f'{split} has no column {name!r}, only {", ".join(map(repr, _column_names(cols)))}')
+
 def _column(cols, name, split):
     "One column as a list"
-    if name not in _column_names(cols): raise ValueError(f'{split} has no column {name!r}, only {", ".join(map(repr, _column_names(cols)))}')
+    _check_has(cols, name, split)
     return list(cols[name])
 
 # %% ../../nbs/data/text.ipynb #73dc65fb
@@ -707,6 +710,7 @@ def find_text_cols(
     label_col:str|list, # The one that holds the labels, or those that do
 )->list[str]: # One or two names
     "Find the columns that hold text: those whose first value is a string, but not numbers or nameless if others are not"
+    for o in listify(label_col): _check_has(cols, o, 'train')
     every = _column_names(cols)
     names = [o for o in every if o not in listify(label_col) and isinstance(cols[o][0], str)]
     if len(names) > 1: names = [o for o in names if str(o).strip() and not all(map(_is_number, cols[o]))] or names
@@ -874,7 +878,7 @@ def split_data(
 
 # %% ../../nbs/data/text.ipynb #e6e70ecf
 def text_dls(
-    data, # File (csv, tsv, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
+    data, # File (csv, tsv, json, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     text_cols:str|list=None, # One or two column names; None to find them
     label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1

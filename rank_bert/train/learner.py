@@ -124,13 +124,6 @@ class _Optimizer(OptimWrapper):
     "An `OptimWrapper` that looks up only the numbers that are scheduled, which is asked of it several times a batch"
     @property
     def hypers(self): return [dict(zip(_HYPERS, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
-    def step(self, closure=None):
-        "Step without decay of what `Learner` marks: biases and norms, unless it is told `wd_bn_bias=True`"
-        groups, marked = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
-        def part(g, on): return [p for p in g['params'] if (id(p) in marked) == on]
-        self.opt.param_groups = [{**g, 'params': part(g, False)} for g in groups] + [{**g, 'params': part(g, True), 'weight_decay': 0.} for g in groups]
-        try: return self.opt.step(closure)
-        finally: self.opt.param_groups = groups
 
 adamw = partial(_Optimizer, opt=partial(torch.optim.AdamW, fused=True))
 
