@@ -8,14 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/report.html.md"""
 __all__ = ['read_sweep', 'plot_scores', 'rank_table', 'cautions', 'headline', 'report']
 
 # %% ../../nbs/experiment/report.ipynb #80392204
-import html, io, json, re
+import html, io, json, re, warnings
 from datetime import datetime
 from pathlib import Path
 
 import matplotlib as mpl, numpy as np, pandas as pd
 from matplotlib.figure import Figure
 
-from .sweep import _RUN_FILE, left_out, read_record, short_names, summarize, warn_left_out
+from .sweep import _RUN_FILE, left_out, read_record, short_names, summarize
 from ..io import new_file
 from ..models.anatomy import ROLES
 
@@ -37,7 +37,8 @@ def read_sweep(
     if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns): raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
     for i, o in enumerate(df.run):
         if not _RUN_FILE.fullmatch(str(o)): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_AGAIN}')
-    warn_left_out(folder, df.run)
+    late = [o for o in left_out(folder, df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
+    if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_AGAIN}')
     records = {o: read_record(p) for o in df.run if (p := folder/'runs'/o).is_file()}
     return df, {k: r for k, r in records.items() if r}
 
@@ -380,5 +381,5 @@ def report(
     "Write a web page about a sweep"
     df, records = read_sweep(folder)
     out = Path(folder).expanduser()/'report.html'
-    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, left_out(folder, df.run)), encoding='utf-8')
+    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(left_out(folder, df.run))), encoding='utf-8')
     return out

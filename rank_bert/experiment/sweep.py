@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/sweep.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'dense_run', 'latency', 'rank_map', 'short_names', 'Sweep', 'looks_at_data', 'Notify', 'default_lr',
-           'default_epochs', 'run_files', 'read_record', 'check_own', 'left_out', 'warn_left_out', 'summarize']
+           'default_epochs', 'run_files', 'read_record', 'check_own', 'left_out', 'summarize']
 
 # %% ../../nbs/experiment/sweep.ipynb #eae25b1a
 import hashlib, itertools, json, math, os, re, shutil, statistics, time, warnings
@@ -455,7 +455,8 @@ def run(self:Sweep,
         try: self._run_pending(progress, log)
         finally: res = self._write_csv()
     finally: lock.release()
-    warn_left_out(self.folder, res.run)
+    if others := left_out(self.folder, res.run):
+        warnings.warn(f"{len(others)} of the finished runs in {self.folder/'runs'} have other settings, and are left out of results.csv")
     return res
 
 @patch
@@ -499,19 +500,10 @@ def _write_csv(self:Sweep):
 def left_out(
     folder:str|Path, # Folder of a sweep
     names, # File names of the runs that a table has
-)->int: # Finished runs in the folder that it has not
-    "Count the runs that a table of results leaves out"
+)->list: # Files of the finished runs in the folder that it has not
+    "List the runs that a table of results leaves out"
     names = set(names)
-    return sum((read_record(o) or {}).get('status') == 'done' for o in run_files(folder) if o.name not in names)
-
-def warn_left_out(
-    folder:str|Path, # Folder of a sweep
-    names, # File names of the runs in its `results.csv`
-)->int: # As `left_out`
-    "Warn if `results.csv` leaves out runs"
-    if n := left_out(folder, names):
-        warnings.warn(f"results.csv leaves out {n} of the finished runs in {Path(folder)/'runs'}: other settings, or ended after it was written")
-    return n
+    return [o for o in run_files(folder) if o.name not in names and (read_record(o) or {}).get('status') == 'done']
 
 # %% ../../nbs/experiment/sweep.ipynb #9e166c13
 _NUMBERS = ['kept', 'encoder_params', 'total_params', 'flops_per_token', 'metric', 'score', 'metrics']
