@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..models.anatomy import encoder_of, linears, map_uses, open_maps, parameter_parts
 from .metrics import finite_weights, weight_of
-from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even
+from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even, warn_shared
 from .calibrate import Calibration, calibrate, check_batches, fingerprint, predictions, rest_fingerprint
 from .decompose import cut_factors, damped_root, factorise, get_decomposition, svd_factors
 from .allocate import RankPlan, allocate, check_budget, check_least, check_pinned, get_allocator, get_cost, measure_latency, smallest_budget
@@ -200,7 +200,9 @@ def cut(self:Decomposed,
     "Make a copy of the model in which every linear map is cut at its rank."
     had = {l.name: getattr(l.module, 'rank', None) for l in linears(self.model)}
     new,has = self._cut(plan)
-    warn_break_even({n:r for n,r in has.items() if r!=had[n]}, self.shapes)
+    changed = {n:r for n,r in has.items() if r!=had[n]}
+    warn_break_even(changed, self.shapes)
+    warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])
     return new, has
 
 # %% ../../nbs/rank/compress.ipynb #e929101c

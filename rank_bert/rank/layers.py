@@ -93,6 +93,7 @@ def truncated_svd(
     rank:int, # Singular values to keep
 )->tuple: # up (m, rank) and down (rank, n), float64, with `up @ down` the best approximation
     "Factorise `w` by its leading singular vectors (Eckart & Young 1936)."
+    _check_rank(rank, *w.shape, 'truncated_svd')
     w = _double(w)
     if w.shape[0]>w.shape[1]: return tuple(f.T for f in reversed(truncated_svd(w.T, rank)))
     u = torch.linalg.eigh(w@w.T)[1][:,-rank:].flip(-1)

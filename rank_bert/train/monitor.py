@@ -25,7 +25,7 @@ from ..models.anatomy import MORE_ROLES, ROLES, encoder_of, family_of, linears
 from ..rank.calibrate import TextTokens
 from ..rank.heads import head_matrices
 from ..rank.layers import LowRankLinear, attentions
-from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual
+from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual, weight_of
 from .learner import FitCallback
 
 # %% ../../nbs/train/monitor.ipynb #6a59d392
@@ -54,19 +54,6 @@ def _rows(x, at):
     "The rows `at` of a sum."
     return _Sum(None if x.dense is None else x.dense[at], None if x.up is None else x.up[at], x.down)
 
-# %% ../../nbs/train/monitor.ipynb #91a118d2
-@torch.no_grad()
-def _probed(module):
-    "The matrix of a linear map, from its outputs."
-    modes = [(m, m.training) for m in module.modules()]
-    like = next(module.parameters())
-    try:
-        module.eval()
-        eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
-        return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
-    finally:
-        for m,t in modes: m.training = t
-
 # %% ../../nbs/train/monitor.ipynb #6ebad013
 def _plain_lora(module):
     "Does an adapted layer do no more than add products to what it adapts?"
@@ -76,7 +63,7 @@ def _parts(module):
     "The dense weight of a linear map, or None, and its pairs of factors with their scales."
     if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
     if not hasattr(module, 'get_base_layer'): return module.weight, []
-    if not _plain_lora(module): return _probed(module), []
+    if not _plain_lora(module): return weight_of(module, adapters=True), []
     dense,pairs = _parts(module.get_base_layer())
     active = [] if module.merged or module.disable_adapters else [a for a in module.active_adapters if a in module.lora_A]
     return dense, pairs+[(module.lora_B[a].weight, module.lora_A[a].weight, module.scaling[a]) for a in active]
