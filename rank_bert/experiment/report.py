@@ -29,7 +29,7 @@ def read_sweep(
     folder = Path(folder).expanduser()
     if not folder.is_dir(): raise FileNotFoundError(f'no folder {folder}')
     f = folder/'results.csv'
-    if not f.is_file(): raise FileNotFoundError(f'{folder} has no results.csv: it is not the folder of a sweep, or the sweep has not begun')
+    if not f.is_file(): raise FileNotFoundError(f'{folder} has no results.csv: it is not the folder of a sweep, or of one that was stopped before it wrote any (start it again)')
     try: df = pd.read_csv(f, dtype=dict.fromkeys(('task', 'model', 'run'), str))
     except pd.errors.EmptyDataError: df = pd.DataFrame()
     except (pd.errors.ParserError, UnicodeDecodeError) as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_AGAIN}') from None
