@@ -103,6 +103,7 @@ def _model_folder(folder):
     "The settings in the config of a model folder"
     f = Path(folder).expanduser()/'config.json'
     if not f.parent.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
+    if (f.parent/'adapter_config.json').is_file() and not f.is_file(): raise FileNotFoundError(f'{folder} holds adapters only: load_lora and merge_lora make a model of them')
     if not f.is_file(): raise FileNotFoundError(f'{folder} has no config.json: it is not the folder of a saved model')
     try: return loads(f.read_text(encoding='utf-8'))
     except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
@@ -201,6 +202,7 @@ def finetune(
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
     _positive(epochs=epochs, n_train=n_train, bs=bs, max_length=max_length); _check_lr(lr); _check_seed(seed)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
+    from rank_bert.data.glue import glue_source
     from rank_bert.experiment.sweep import default_epochs, default_lr
     from rank_bert.io import new_folder
     from rank_bert.train.learner import glue_learner
@@ -210,7 +212,7 @@ def finetune(
     _say(f'{learn.task}: {len(learn.dls.train_ds):,} training rows, {len(learn.dls.valid_ds):,} to validate on; weights: {origin}')
     _fit(learn, epochs, lr)
     metrics = learn.evaluate()
-    settings = dict(task=learn.task, model=model, source=source or os.environ.get('RANK_BERT_GLUE') or 'hub', n_train=n_train, rows=len(learn.dls.train_ds),
+    settings = dict(task=learn.task, model=model, source=str(glue_source(source)), n_train=n_train, rows=len(learn.dls.train_ds),
                     epochs=epochs, lr=lr, bs=bs, max_length=max_length, seed=seed, tokenizer=tokenizer, bf16=bf16)
     results = dict(metrics=metrics, weights_from=origin, settings=settings, seconds=round(time.perf_counter() - start, 2))
     with new_folder(out := _still_free(out, overwrite), overwrite) as tmp:
@@ -428,6 +430,7 @@ def compress(
     _model_folder(folder)
     was = Path(folder).expanduser().resolve()
     out, size = _out_folder(out or was.with_name(f'{was.name}-{budget:g}'), overwrite), _bytes(was)
+    from rank_bert.data.glue import glue_source
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
     from rank_bert.rank.layers import to_dense
@@ -436,7 +439,7 @@ def compress(
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps, progress=in_shell() and sys.stderr.isatty())
     small, tokenizer, done, before, after = _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how) if task else _compress_alone(folder, tokenizer, **how)
     results = dict(kept=done.kept, method=method, allocator=allocator, cost=cost, steps=done.steps, budget=budget, plan=dict(done.plan), before=before, after=after, params=done.params)
-    settings = dict(model=str(folder), task=task, source=task and (source or os.environ.get('RANK_BERT_GLUE') or 'hub'), n_train=n_train, max_length=max_length, seed=seed)
+    settings = dict(model=str(folder), task=task, source=task and str(glue_source(source)), n_train=n_train, max_length=max_length, seed=seed)
     results |= dict(weights_from=getattr(small.config, 'weights_from', None) or f'folder: {folder}', settings=settings)
     with new_folder(out := _still_free(out, overwrite), overwrite) as tmp, quiet_transformers():
         (to_dense(small) if dense else small).save_pretrained(tmp)
@@ -458,10 +461,11 @@ def _list(values, kind, what):
 def _short_table(df):
     "What the command `sweep` prints"
     import pandas as pd
-    from rank_bert.experiment.sweep import summarize
+    from rank_bert.experiment.sweep import short_names, summarize
     t = summarize(df)
+    names = short_names(t.model)
     sd = '' if t.seeds.max() < 2 else ' (sd)'
-    show = dict(task=t.task, model=[Path(o).name for o in t.model], method=t.method, allocator=t.allocator, kept=(100*t.kept).map('{:.1f}%'.format),
+    show = dict(task=t.task, model=[names[o] for o in t.model], method=t.method, allocator=t.allocator, kept=(100*t.kept).map('{:.1f}%'.format),
                 metric=t.metric, **{f'score{sd}': [f'{a:.4f}' + (f' ({s:.4f})' if n > 1 else '') for a, s, n in zip(t.score, t.sd, t.seeds)]},
                 FLOPs=(100*t.flops).map('{:.1f}%'.format), latency=t.latency_ms.map('{:.2f} ms'.format))
     return pd.DataFrame(show).to_string(index=False)
@@ -486,7 +490,7 @@ def sweep(
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Fail rather than go on with random weights?
     scratch:bool=False, # Begin with random weights on purpose?
-    out:str='rank_bert_sweep', # Folder for models, runs, results.csv and report.html; finished runs in it are used again
+    out:str='rank_bert_sweep', # Folder for models, runs, results.csv and report.html: a new one, or that of an earlier sweep, whose finished runs are used again
 ): # Data frame, one row a run
     """Fine-tune models, shrink each to many budgets, measure and report; started again, go on where it stopped.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3"""

@@ -9,7 +9,7 @@ __all__ = ['Run', 'dense_run', 'latency', 'rank_map', 'short_names', 'Sweep', 'l
            'default_epochs', 'run_files', 'read_record', 'check_own', 'left_out', 'summarize']
 
 # %% ../../nbs/experiment/sweep.ipynb #eae25b1a
-import hashlib, itertools, json, math, os, re, shutil, statistics, time, warnings
+import hashlib, itertools, json, math, re, shutil, statistics, time, warnings
 from collections import namedtuple
 from importlib.metadata import version
 from pathlib import Path
@@ -23,10 +23,10 @@ from safetensors import SafetensorError, safe_open
 from tqdm.auto import tqdm
 
 from .. import __version__
-from ..data.glue import glue_task, task_folder
-from ..io import check_new, new_file, new_folder
+from ..data.glue import glue_source, glue_task, task_folder
+from ..io import json_text, new_file, new_folder
 from ..models.anatomy import encoder_of, linears
-from ..models.base_models import _is_folder, evaluating
+from ..models.base_models import is_model_folder, evaluating
 from ..rank.allocate import ALLOCATORS, RankPlan, check_budget
 from ..rank.calibrate import calibrate
 from ..rank.compress import Decomposed, encoder_params, flops_per_token
@@ -150,14 +150,14 @@ def _check(self:Sweep):
     if self.n_train is not None: _check_count('n_train', self.n_train)
     if source := self._source_folder(): [task_folder(t, source) for t in self.tasks]
     if self.lr is not None and not 0 < self.lr < math.inf: raise ValueError(f'lr {self.lr!r}: expected a positive number')
-    for o in (*self.models, *filter(None, [self.tokenizer])): _is_folder(o) # raises if it reads like a path and is no model's folder
+    for o in (*self.models, *filter(None, [self.tokenizer])): is_model_folder(o) # raises if it reads like a path and is no model's folder
     for p in (self.folder, *self.folder.parents):
         if p.is_file(): raise NotADirectoryError(f'cannot write to {self.folder}: {p} is a file')
 
 @patch
 def _source_folder(self:Sweep):
     "The folder that the data come from, or None"
-    source = str(self.source or os.environ.get('RANK_BERT_GLUE') or 'hub')
+    source = str(glue_source(self.source))
     return None if source in ('sample', 'hub') else source
 
 # %% ../../nbs/experiment/sweep.ipynb #58483ce4
@@ -282,9 +282,8 @@ def tune(self:Sweep,
 
 # %% ../../nbs/experiment/sweep.ipynb #d9519b6d
 def _write_json(path, record):
-    "Write a JSON file that is whole or absent; NaN becomes null"
-    clean = lambda o: {k: clean(v) for k, v in o.items()} if isinstance(o, dict) else None if isinstance(o, float) and not math.isfinite(o) else o
-    with new_file(path) as tmp: tmp.write_text(json.dumps(clean(record), indent=1), encoding='utf-8')
+    "Write a JSON file that is whole or absent"
+    with new_file(path) as tmp: tmp.write_text(json_text(record, indent=1), encoding='utf-8')
 
 # %% ../../nbs/experiment/sweep.ipynb #2f9af2f3
 def _main_metric(scores, learn):

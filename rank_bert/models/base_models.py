@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating',
-           'config_table']
+           'is_model_folder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model',
+           'problem_type', 'evaluating', 'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import json, re, warnings
@@ -86,12 +86,15 @@ def quiet_transformers():
         if bars: hf_logging.enable_progress_bar()
 
 # %% ../../nbs/models/base_models.ipynb #d43a4308
-def _is_folder(name):
-    "Is `name` a folder? Raise if it reads like a path, yet nothing is there"
+def is_model_folder(
+    name:str|Path, # Name of a model, or folder of a saved one
+)->bool: # False for a name
+    "Tell a folder from a name; raise `OSError` if it is no folder of a saved model, or reads like a path and nothing is there"
     p = Path(name).expanduser()
     if p.is_dir():
-        if not (p/'config.json').is_file(): raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
-        return True
+        if (p/'config.json').is_file(): return True
+        if (p/'adapter_config.json').is_file(): raise FileNotFoundError(f'{p} holds adapters only: load_lora puts them on the model that they were trained on, merge_lora makes one model of both')
+        raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
     if p.is_file(): raise NotADirectoryError(f'{p} is a file: give the folder that holds config.json and the weights')
     if str(name).startswith(('.', '/', '~')) or str(name).count('/') > 1 or '\\' in str(name):
         raise FileNotFoundError(f'no model folder {name}')
@@ -178,7 +181,7 @@ def _remember(model, origin):
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights"
     if name in BERT_CONFIGS: return _remember(BertForSequenceClassification(bert_config(name, num_labels, **overrides)), 'random')
-    config = _load_config(str(Path(name).expanduser())) if _is_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
+    config = _load_config(str(Path(name).expanduser())) if is_model_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
     if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
     config.weights_from = None
     if hasattr(config, 'quantization_config'): del config.quantization_config # a random model is a dense one
@@ -196,7 +199,7 @@ def get_pretrained_model(
     "Get an encoder with a classification head"
     name, n = str(model_name), _num_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
-    if _is_folder(name): return _remember(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
+    if is_model_folder(name): return _remember(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
     try: model, origin = _cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name)
     except OSError as e:
         if pretrained or name not in BERT_CONFIGS: raise
@@ -211,7 +214,7 @@ def get_tokenizer(
 )->PreTrainedTokenizerBase: # Fast tokenizer
     "Get the tokenizer that belongs to a model"
     name = str(model_name)
-    if _is_folder(name):
+    if is_model_folder(name):
         p = Path(name).expanduser()
         if not any((p/f).is_file() for f in ('tokenizer.json', 'vocab.txt', 'vocab.json', 'spiece.model', 'sentencepiece.bpe.model', 'tokenizer_config.json')):
             raise FileNotFoundError(f'{name} has no tokenizer files: give tokenizer=')
