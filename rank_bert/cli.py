@@ -268,11 +268,9 @@ def _stdin_lines():
 
 def _columns(folder):
     "How many texts a row has of the task that a model was fine-tuned for, if its folder says so"
-    try: task = loads((Path(folder).expanduser()/'results.json').read_text(encoding='utf-8'))['settings']['task']
-    except (OSError, ValueError, KeyError, TypeError): return None
-    if task is None: return None
     from rank_bert.data.glue import glue_task
-    return len(glue_task(task).text_cols)
+    try: return len(glue_task(loads((Path(folder).expanduser()/'results.json').read_text(encoding='utf-8'))['settings']['task']).text_cols)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError): return None # no file, not ours, or no task of GLUE
 
 def _items(texts, columns):
     "Each text, or a pair where there is a tab; all are of one kind, that of the task, or else of the first"
