@@ -36,7 +36,7 @@ def take_turns(
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
-    "Let every contender measure itself in turns, so that what else the machine does hits all alike"
+    "Let every contender measure itself in turns, so that what else the machine does hits all alike."
     seen = {k: [] for k in contenders}
     turns = [(k, f) for _ in range(repeats) for k, f in contenders.items()]
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
@@ -47,7 +47,7 @@ def take_turns(
 
 # %% ../nbs/bench.ipynb #ec9e33cb
 def _bare_loop(learn, width=None):
-    "Sentences a second of a plain PyTorch epoch; with `width`, all padded to it"
+    "Sentences a second of a plain PyTorch epoch; with `width`, all padded to it."
     model, device = learn.model.train(), next(learn.model.parameters()).device
     opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     n, start = 0, time.perf_counter()
@@ -61,7 +61,7 @@ def _bare_loop(learn, width=None):
 
 # %% ../nbs/bench.ipynb #73e4af0d
 class _EpochTimer(Callback):
-    "Seconds and sentences of the training part of an epoch"
+    "Seconds and sentences of the training part of an epoch."
     order = -200
     def before_train(self): self.n, self.start = 0, time.perf_counter()
     def after_batch(self):
@@ -69,14 +69,14 @@ class _EpochTimer(Callback):
     def after_train(self): self.rate = self.n/(time.perf_counter() - self.start)
 
 def _learner_epoch(learn):
-    "Sentences a second of an epoch of `learn`, its progress bar off"
+    "Sentences a second of an epoch of `learn`, its progress bar off."
     timer = _EpochTimer()
     with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(1, 1e-4, cbs=timer)
     return timer.rate
 
 # %% ../nbs/bench.ipynb #9b127fc2
 def _trainer_epoch(learn, by_length=False):
-    "Sentences a second of an epoch of transformers' Trainer"
+    "Sentences a second of an epoch of transformers' Trainer."
     from datasets import Dataset
     from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
     items = learn.dls.train_ds
@@ -100,7 +100,7 @@ def _trainer_epoch(learn, by_length=False):
 
 # %% ../nbs/bench.ipynb #98037582
 def _fill(dls, n):
-    "Repeat the rows of the training set of `dls` until there are `n`"
+    "Repeat the rows of the training set of `dls` until there are `n`."
     items = dls.train_ds
     if len(items) >= n: return dls
     order, tokens = np.resize(np.arange(len(items)), n), items.tokens
@@ -120,7 +120,7 @@ def bench_train(
     repeats:int=5, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Sentences a second, and the ratio of the medians to the bare loop's
-    "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch"
+    "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch."
     if not find_spec('accelerate'): raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
     make = partial(glue_learner, task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
     contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epoch, 'Trainer, random': _trainer_epoch,
@@ -136,14 +136,14 @@ def bench_train(
 
 # %% ../nbs/bench.ipynb #ab0e6cc5
 def _seconds(f, device='cpu'):
-    "Time of a call of `f`"
+    "Time of a call of `f`."
     start = time.perf_counter()
     f()
     if torch.device(device).type == 'cuda': torch.cuda.synchronize()
     return time.perf_counter() - start
 
 def _forward_backward(model, batches):
-    "A plain pass over the batches, with the gradients of all weights"
+    "A plain pass over the batches, with the gradients of all weights."
     device, takes = next(model.parameters()).device, inspect.signature(model.forward).parameters
     model.eval()
     for x, y in batches:
@@ -152,7 +152,7 @@ def _forward_backward(model, batches):
     model.zero_grad()
 
 def _factor_all(model, method, calibration=None):
-    "The factors of every linear map"
+    "The factors of every linear layer."
     return {l.name: factorise(l.module, method, calibration and calibration[l.name], l.name) for l in linears(model)}
 
 @torch.no_grad()
@@ -160,7 +160,7 @@ def _svd_all(model): return [torch.linalg.svd(l.module.weight, full_matrices=Fal
 
 # %% ../nbs/bench.ipynb #812c58b9
 def _calibration_batches(task, model, source, tokenizer, n_train, bs):
-    "A classifier, and batches of sentences sorted by length"
+    "A classifier, and batches of sentences sorted by length."
     learn = glue_learner(task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
     _fill(learn.dls, n_train)
     return learn.hf_model, [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
@@ -168,7 +168,7 @@ def _calibration_batches(task, model, source, tokenizer, n_train, bs):
 def _needs(method): return (*get_decomposition(method).needs, get_decomposition(method).mean)
 
 def _stages(model, batches, budget):
-    "Name -> what takes time, and name -> its peer"
+    "Name -> what takes time, and name -> its peer."
     cal = calibrate(model, batches, n_samples=None, progress=False)
     factors = _factor_all(model, 'kronecker', cal)
     spectra, shapes = {n: f.s for n, f in factors.items()}, {l.name: tuple(l.module.weight.shape) for l in linears(model)}
@@ -193,7 +193,7 @@ def bench_compress(
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, and the ratio of the medians to the peer's
-    "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights"
+    "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."
     model, batches = _calibration_batches(task, model, source, tokenizer, n_train, bs)
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     run, peers = _stages(model.to(device), batches, budget)
@@ -204,22 +204,22 @@ def bench_compress(
 SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536) # MiniLM's shape
 
 def _dense(model):
-    "A classifier of a shape, or from a folder"
+    "A classifier of a shape, or from a folder."
     if Path(model).is_dir(): return get_pretrained_model(model, 'sst2', num_labels=2).eval()
     return BertForSequenceClassification(bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)).eval()
 
-def _thin(model, budget, multiple=1, cost='params'):
-    "A copy with random factors of uniform rank in place of the linear maps, which keeps `budget` of their weights, or of their time"
+def _thin(model, budget, multiple_of=1, cost='params'):
+    "A copy with random factors of uniform rank in place of the linear layers, which keeps `budget` of their weights, or of their time."
     new = copy.deepcopy(model)
     shapes = {l.name: tuple(l.module.weight.shape) for l in linears(new)}
     cost = measure_latency(shapes.values()) if cost == 'latency' else cost
-    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple=multiple, cost=cost)
+    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple_of=multiple_of, cost=cost)
     for l in linears(new):
         if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(l.module.in_features, l.module.out_features, plan[l.name]))
     return new.eval()
 
 def _int8(model):
-    "A copy with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch has none any more"
+    "A copy with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch has none any more."
     try: from torch.ao.quantization import quantize_dynamic
     except ImportError: return warnings.warn('this PyTorch has no quantize_dynamic: int8 is left out')
     with warnings.catch_warnings():
@@ -228,13 +228,13 @@ def _int8(model):
 
 # %% ../nbs/bench.ipynb #8b4accb6
 def _bytes(v):
-    "Bytes of a tensor, or of all in a tuple or state dict"
+    "Bytes of a tensor, or of all in a tuple or state dict."
     if torch.is_tensor(v): return v.numel()*v.element_size()
     return sum(map(_bytes, v.values() if isinstance(v, dict) else v)) if isinstance(v, (tuple, dict)) else 0
 
 @torch.inference_mode()
 def _peak_bytes(model, x):
-    "The most memory that a forward pass holds beside weights and inputs"
+    "The most memory that a forward pass holds beside weights and inputs."
     if (device := next(model.parameters()).device).type == 'cuda':
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -247,22 +247,22 @@ def _peak_bytes(model, x):
 # %% ../nbs/bench.ipynb #76fe16a7
 @torch.inference_mode()
 def _milliseconds(model, x, least=0.2):
-    "The median time of a forward pass, of as many as take `least` seconds, at least one"
+    "The median time of a forward pass, of as many as take `least` seconds, at least one."
     device, took = next(model.parameters()).device, []
     while sum(took) < least: took.append(_seconds(lambda: model(**x), device))
     return 1e3*float(np.median(took))
 
-def _variants(model, budgets, multiple, cost, device):
-    "Name -> (model, its float32 model)"
+def _variants(model, budgets, multiple_of, cost, device):
+    "Name -> (model, its float32 model)."
     models = {'dense': _dense(model)}
-    models.update({f'{b:.0%} kept' if round(100*b, 6) == round(100*b) else f'{100*b:g}% kept': _thin(models['dense'], b, multiple, cost) for b in budgets})
+    models.update({f'{b:.0%} kept' if round(100*b, 6) == round(100*b) else f'{100*b:g}% kept': _thin(models['dense'], b, multiple_of, cost) for b in budgets})
     if device != 'cpu': return {k: (m.to(device), m) for k, m in models.items()}
     int8 = {f'{k}, int8': (_int8(m), m) for k, m in models.items()}
     return {k: (m, m) for k, m in models.items()} | {k: v for k, v in int8.items() if v[0] is not None}
 
 # %% ../nbs/bench.ipynb #5e49bed5
 def _infer_rows(variants, bs, length, repeats, progress, **about):
-    "One row a variant, for batches of `bs` texts of `length` tokens"
+    "One row a variant, for batches of `bs` texts of `length` tokens."
     dense = variants['dense'][0]
     ids = torch.randint(5, dense.config.vocab_size, (bs, length), device=next(dense.parameters()).device)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
@@ -281,17 +281,17 @@ def bench_infer(
     budgets:tuple=(0.5, 0.2, 0.1), # Fractions of the encoder's linear weights to keep
     bs:tuple=(1, 32), # Batch sizes
     length:int=64, # Tokens of a text
-    multiple:int=1, # Ranks are multiples of this
+    multiple_of:int=1, # Ranks are multiples of this
     cost:str='params', # What the budgets count: 'params', or 'latency', measured first
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch, speed-up over dense beside the ratio of operations, megabytes of weights and of one forward pass
-    "Compare latency and memory of dense, factorised and int8 models"
+    "Compare latency and memory of dense, factorised and int8 models."
     sizes, budgets = (bs,) if isinstance(bs, int) else bs, (budgets,) if isinstance(budgets, float) else budgets
     rows = []
     for device in ('cpu', 'cuda') if torch.cuda.is_available() else ('cpu',):
         where = f'cpu, {torch.get_num_threads()} threads' if device == 'cpu' else torch.cuda.get_device_name()
         for o in model.split(','):
-            variants = _variants(o.strip(), budgets, multiple, cost, device)
+            variants = _variants(o.strip(), budgets, multiple_of, cost, device)
             rows += [_infer_rows(variants, b, length, repeats, progress, device=where, model=Path(o.strip()).name) for b in sizes]
     return pd.concat(rows)

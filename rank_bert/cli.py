@@ -29,19 +29,19 @@ _LOG = dict(TQDM_MININTERVAL='60', HF_HUB_DISABLE_PROGRESS_BARS='1') # where std
 def command(
     f, # Function with docments
 ): # The same, which reads the arguments from the shell when it is called as a console script
-    "Register a function as the command `rank-bert-NAME`"
+    "Register a function as the command `rank-bert-NAME`."
     @wraps(f)
     def _f(*args, **kwargs): return _in_shell(f, *args, **kwargs) if is_cli(res) else f(*args, **kwargs)
     res = COMMANDS[f"rank-bert-{f.__name__.replace('_', '-')}"] = call_parse(_f)
     return res
 
 def in_shell()->bool: # False when a function is called from Python
-    "Tell whether one of our commands is at work"
+    "Tell whether one of our commands is at work."
     return any(map(is_cli, COMMANDS.values()))
 
 # %% ../nbs/cli.ipynb #0dc646cb
 class _Help(script._HelpFormatter):
-    "Keep the lines of a description"
+    "Keep the lines of a description."
     def _fill_text(self, text, width, indent):
         return '\n'.join(o if o.startswith('Example') else super(_Help, self)._fill_text(o, width, indent) for o in map(str.strip, text.strip().splitlines()))
 
@@ -49,7 +49,7 @@ if Path(sys.argv[0]).name.startswith('rank-bert-'): script._HelpFormatter = _Hel
 
 # %% ../nbs/cli.ipynb #62d69eac
 def _in_shell(f, *args, **kwargs):
-    "Call `f`, and end the process with one line if it fails"
+    "Call `f`, and end the process with one line if it fails."
     name = f"rank-bert-{f.__name__.replace('_', '-')}"
     for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items(): os.environ.setdefault(k, v)
     try:
@@ -62,7 +62,7 @@ def _in_shell(f, *args, **kwargs):
 def _one_line(e): return ' '.join(str(e).split()) or type(e).__name__
 
 def _stop(name, message, code, e=None):
-    "Print an error and end the process"
+    "Print an error and end the process."
     if e is not None and os.environ.get('RANK_BERT_DEBUG'): raise e
     print(f'{name}: error: {message}', file=sys.stderr)
     raise SystemExit(code) from None
@@ -70,7 +70,7 @@ def _stop(name, message, code, e=None):
 # %% ../nbs/cli.ipynb #6263560e
 @contextmanager
 def _short_warnings(name):
-    "Show our warnings as one line each"
+    "Show our warnings as one line each."
     def show(message, category, filename, lineno, file=None, line=None): print(f'{name}: warning: {_one_line(message)}', file=sys.stderr)
     with warnings.catch_warnings():
         for o in (DeprecationWarning, PendingDeprecationWarning, FutureWarning): warnings.simplefilter('ignore', o) # meant for programmers
@@ -78,12 +78,12 @@ def _short_warnings(name):
         yield
 
 def _say(text, **kwargs):
-    "Print if a command is at work"
+    "Print if a command is at work."
     if in_shell(): print(text, flush=True, **kwargs)
 
 # %% ../nbs/cli.ipynb #5f3fe8e6
 def _out_folder(out, overwrite):
-    "`out` as a path, if it may be written"
+    "`out` as a path, if it may be written."
     from rank_bert.io import check_new
     out = Path(out).expanduser()
     try: return check_new(out, overwrite)
@@ -92,7 +92,7 @@ def _out_folder(out, overwrite):
         raise FileExistsError(f'{out} already exists: choose another --out, remove it, or give --overwrite') from None
 
 def _still_free(out, overwrite):
-    "`out`, or a name beside it if another process has taken it meanwhile: what took long is not thrown away"
+    "`out`, or a name beside it if another process has taken it meanwhile: what took long is not thrown away."
     for i in range(1000):
         try: free = _out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
         except FileExistsError: continue
@@ -100,7 +100,7 @@ def _still_free(out, overwrite):
         return free
 
 def _model_folder(folder):
-    "The settings in the config of a model folder"
+    "The settings in the config of a model folder."
     f = Path(folder).expanduser()/'config.json'
     if not f.parent.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
     if (f.parent/'adapter_config.json').is_file() and not f.is_file(): raise FileNotFoundError(f'{folder} holds adapters only: load_lora and merge_lora make a model of them')
@@ -110,58 +110,58 @@ def _model_folder(folder):
 
 # %% ../nbs/cli.ipynb #ff7dfff6
 def _classifier_folder(folder):
-    "The number of labels of the classifier in a folder"
+    "The number of labels of the classifier in a folder."
     config = _model_folder(folder)
     kind = ', '.join(config.get('architectures') or ['unknown'])
     if 'SequenceClassification' not in kind: raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
     return len(config.get('id2label') or (0, 1))
 
 def _load(folder):
-    "The classifier in a folder"
+    "The classifier in a folder."
     n = _classifier_folder(folder)
     import rank_bert.rank.layers # so that transformers knows factorised folders
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
 def _tokenizer(folder, tokenizer):
-    "The tokenizer to read texts with"
+    "The tokenizer to read texts with."
     from rank_bert.models.base_models import get_tokenizer
     try: return get_tokenizer(tokenizer or folder)
     except (OSError, ValueError) as e: raise ValueError(str(e).replace('tokenizer=', '--tokenizer')) from None
 
 # %% ../nbs/cli.ipynb #f6a43cc5
 def _weights_wanted(pretrained, scratch):
-    "The `pretrained` of `get_pretrained_model` for two flags"
+    "The `pretrained` of `get_pretrained_model` for two flags."
     if pretrained and scratch: raise ValueError('--pretrained and --scratch exclude each other')
     return True if pretrained else False if scratch else None
 
 def _positive(**counts):
-    "Raise unless each value is a positive whole number, or None"
+    "Raise unless each value is a positive whole number, or None."
     for k, v in counts.items():
         if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1): raise ValueError(f"--{k.replace('_', '-')} {v!r}: expected a positive whole number")
 
 def _check_seed(seed):
-    "Raise unless every random generator takes a seed"
+    "Raise unless every random generator takes a seed."
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32: raise ValueError(f'--seed {seed!r}: expected a whole number from 0')
 
 def _check_lr(lr):
-    "Raise unless a learning rate is positive, or None"
+    "Raise unless a learning rate is positive, or None."
     if lr is not None and not 0 < lr < float('inf'): raise ValueError(f'--lr {lr!r}: expected a positive number')
 
 def _check_fraction(budget):
-    "Raise unless a budget is in (0, 1]"
+    "Raise unless a budget is in (0, 1]."
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget <= 1:
         raise ValueError(f"--budget {budget!r}: expected a fraction in (0, 1], such as 0.5 to keep half of the encoder's linear weights")
 
 # %% ../nbs/cli.ipynb #4c02d346
 def _versions():
-    "Versions of what numbers depend on"
+    "Versions of what numbers depend on."
     from importlib.metadata import version
     from rank_bert import __version__
     return dict(rank_bert=__version__, **{k: version(k) for k in ('torch', 'transformers', 'fastai', 'datasets')})
 
 def _write_results(folder, **results):
-    "Write `results.json` into a folder"
+    "Write `results.json` into a folder."
     from rank_bert.io import json_text
     (Path(folder)/'results.json').write_text(json_text(dict(results, versions=_versions()), indent=1, default=str) + '\n', encoding='utf-8')
 
@@ -169,7 +169,7 @@ def _scores(metrics): return [f'{k}: {v:.4f}' for k, v in metrics.items()]
 
 # %% ../nbs/cli.ipynb #9076d737
 def _fit(learn, epochs, lr):
-    "Fit, with a bar on a terminal and a line an epoch"
+    "Fit, with a bar on a terminal and a line an epoch."
     from rank_bert.experiment.sweep import Notify
     from tqdm.auto import tqdm
     with tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch', disable=None if in_shell() else True, leave=False) as bar, learn.no_bar():
@@ -224,7 +224,7 @@ def finetune(
 
 # %% ../nbs/cli.ipynb #7124b110
 def _task_of(folder, task):
-    "The plain name of `task`, if the classifier in `folder` has its number of labels"
+    "The plain name of `task`, if the classifier in `folder` has its number of labels."
     n = _classifier_folder(folder)
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
@@ -255,25 +255,25 @@ def evaluate(
 
 # %% ../nbs/cli.ipynb #80ff2e74
 def _texts(texts):
-    "The texts to predict, those from stdin where one of them is '-'"
+    "The texts to predict, those from stdin where one of them is '-'."
     for i, o in enumerate(texts):
         if not isinstance(o, str): raise TypeError(f'text {i + 1} is {o!r} ({type(o).__name__}), not a string')
         yield from _stdin_lines() if o == '-' else (o,)
 
 def _stdin_lines():
-    "The lines of stdin, which must be UTF-8 whatever the locale"
+    "The lines of stdin, which must be UTF-8 whatever the locale."
     for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
         try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
         except UnicodeDecodeError as e: raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
 
 def _columns(folder):
-    "How many texts a row has of the task that a model was fine-tuned for, if its folder says so"
+    "How many texts a row has of the task that a model was fine-tuned for, if its folder says so."
     from rank_bert.data.glue import glue_task
     try: return len(glue_task(loads((Path(folder).expanduser()/'results.json').read_text(encoding='utf-8'))['settings']['task']).text_cols)
     except (OSError, ValueError, KeyError, TypeError, AttributeError): return None # no file, not ours, or no task of GLUE
 
 def _items(texts, columns):
-    "Each text, or a pair where there is a tab; all are of one kind, that of the task, or else of the first"
+    "Each text, or a pair where there is a tab; all are of one kind, that of the task, or else of the first."
     kinds, seen = {1: 'one text', 2: 'a pair, separated by a tab'}, 'a row of its task is' if columns else 'the first is'
     for i, text in enumerate(texts, 1):
         parts = text.split('\t')
@@ -283,7 +283,7 @@ def _items(texts, columns):
 
 # %% ../nbs/cli.ipynb #127b306c
 def _prediction(p, config):
-    "One row of probabilities as label and probability of each label; a regression has only a value"
+    "One row of probabilities as label and probability of each label; a regression has only a value."
     from rank_bert.models.base_models import problem_type
     kind = problem_type(config)
     if kind == 'regression': return float(p[0]), {}
@@ -294,7 +294,7 @@ def _prediction_line(label, each): return '\t'.join([label if isinstance(label, 
 
 # %% ../nbs/cli.ipynb #2fc5bbc7
 def _chunks(items, n):
-    "Lists of `n` items"
+    "Lists of `n` items."
     it = iter(items)
     while chunk := list(islice(it, n)): yield chunk
 
@@ -321,12 +321,12 @@ def predict(
 
 # %% ../nbs/cli.ipynb #fa0af4ba
 def _figure_file(path):
-    "`path`, if matplotlib can write such a file"
+    "`path`, if matplotlib can write such a file."
     if path is None or Path(path).suffix.lower() in ('.png', '.svg', '.pdf', '.jpg'): return path
     raise ValueError(f'--plot {path}: expected a file that ends in .png, .svg, .pdf or .jpg')
 
 def _draw(model, table, metric, path):
-    "Draw the spectra, or a column of the report, into a file"
+    "Draw the spectra, or a column of the report, into a file."
     from rank_bert.io import new_file
     from rank_bert.rank.metrics import plot_ranks, plot_spectra
     fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
@@ -334,7 +334,7 @@ def _draw(model, table, metric, path):
 
 # %% ../nbs/cli.ipynb #f261699f
 def _load_any(folder):
-    "The model in a folder, with its classifier if it has one"
+    "The model in a folder, with its classifier if it has one."
     try: return _load(folder).model
     except ValueError as e:
         if 'holds no classifier' not in str(e): raise
@@ -343,7 +343,7 @@ def _load_any(folder):
     return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
 
 def _tokenizer_if_any(folder, tokenizer):
-    "The tokenizer that a smaller model takes along"
+    "The tokenizer that a smaller model takes along."
     try: return _tokenizer(folder, tokenizer)
     except ValueError:
         if tokenizer: raise
@@ -356,7 +356,7 @@ def analyze(
     plot:str=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
 ): # Data frame, as from `rank_report`
-    """Measure the rank of every linear map of an encoder.
+    """Measure the rank of every linear layer of an encoder.
     Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra"""
     _model_folder(folder); _figure_file(plot)
     from rank_bert.io import new_file
@@ -377,14 +377,14 @@ def analyze(
 
 # %% ../nbs/cli.ipynb #b0f05556
 def _check_cost(cost):
-    "Raise unless a cost can be named in a shell"
+    "Raise unless a cost can be named in a shell."
     known = 'params', 'flops', 'latency'
     if cost not in known: raise ValueError(f"--cost {cost!r}: choose one of {', '.join(known)}")
 
 def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())
 
 def _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how):
-    "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after"
+    "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after."
     from fastai.torch_core import set_seed
     from rank_bert.train.learner import glue_learner
     learn = glue_learner(_task_of(folder, task), folder, source=source, tokenizer=_tokenizer(folder, tokenizer), n_train=n_train, max_length=max_length, seed=seed)
@@ -393,7 +393,7 @@ def _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **
     return small.hf_model, learn.dls.tokenizer, small.model.compression, learn.evaluate(), small.evaluate()
 
 def _compress_alone(folder, tokenizer, **how):
-    "Shrink without data"
+    "Shrink without data."
     from rank_bert.rank.compress import compress
     from rank_bert.rank.decompose import get_decomposition
     if get_decomposition(how['method']).needs: raise ValueError(f"--method {how['method']} looks at data: give a --task and its --source, or take svd")
@@ -451,13 +451,13 @@ def compress(
 
 # %% ../nbs/cli.ipynb #ce2f8716
 def _list(values, kind, what):
-    "A comma-separated string as a list"
+    "A comma-separated string as a list."
     items = [o.strip() for o in values.split(',') if o.strip()] if isinstance(values, str) else values if isinstance(values, (list, tuple)) else [values]
     try: return tuple(kind(o) for o in items)
     except ValueError as e: raise ValueError(f'--{what} {values!r}: {e}') from None
 
 def _short_table(df):
-    "What the command `sweep` prints"
+    "What the command `sweep` prints."
     import pandas as pd
     from rank_bert.experiment.sweep import short_names, summarize
     t = summarize(df)
@@ -510,7 +510,7 @@ def sweep(
 
 # %% ../nbs/cli.ipynb #c1e272b1
 def _complain(df):
-    "End the command with an error if runs failed"
+    "End the command with an error if runs failed."
     failed = df[df.status == 'failed']
     if not len(failed) or not in_shell(): return
     r = failed.iloc[0]
@@ -531,7 +531,7 @@ def report(
 
 # %% ../nbs/cli.ipynb #c6b49316
 def _rank(rank):
-    "A rank from the shell: a whole number, or a fraction of the weights"
+    "A rank from the shell: a whole number, or a fraction of the weights."
     return int(rank) if rank is not None and rank >= 1 and rank == int(rank) else rank
 
 def _pretrain_line(row): return f"step {row['step']:,}  tokens {row['tokens']:,}  " + '  '.join(f'{k} {row[k]:.4f}' for k in ('train_loss', 'valid_loss', 'perplexity', 'accuracy'))
@@ -542,7 +542,7 @@ def pretrain(
     *files:str, # Text files, or folders with .txt files
     model:str='tiny', # Size (tiny, mini, small, medium, base, L-2_H-128), or the folder of a model to go on with
     vocab_size:int=None, # Size of the vocabulary to train (default: 8000, or as many as the text supports)
-    rank:float=None, # Low-rank from the start: rank of every linear map, or the fraction of its weights
+    rank:float=None, # Low-rank from the start: rank of every linear layer, or the fraction of its weights
     steps:int=None, # Batches to train on
     epochs:float=None, # Or passes over the text (default: 10)
     minutes:float=None, # Or about how long, all told
@@ -590,24 +590,24 @@ def bench(
     n_train:int=None, # Sentences (default: 8192 to train, 1024 to compress)
     bs:int=None, # Batch size (default: 32; infer: 1 and 32)
     budgets:str=None, # Fractions of the encoder's linear weights to keep, separated by commas (infer; default: 0.5,0.2,0.1)
-    multiple:int=None, # Ranks are multiples of this (infer; default: 1)
+    multiple_of:int=None, # Ranks are multiples of this (infer; default: 1)
     cost:str=None, # What the budgets count: 'params', or 'latency', measured first (infer; default: params)
     repeats:int=3, # Turns for each contender
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     if what not in BENCHES: raise ValueError(f"no bench {what!r}; known are {', '.join(BENCHES)}")
-    _positive(n_train=n_train, bs=bs, repeats=repeats, multiple=multiple)
+    _positive(n_train=n_train, bs=bs, repeats=repeats, multiple_of=multiple_of)
     budgets = None if budgets is None else _list(budgets, float, 'budgets')
     for b in budgets or (): _check_fraction(b)
-    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets, multiple=multiple, cost=cost)
+    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets, multiple_of=multiple_of, cost=cost)
     from rank_bert import bench as module
     table = _bench(getattr(module, BENCHES[what]), what, {k: v for k, v in options.items() if v is not None}, repeats)
     _say(table.to_string())
     return table
 
 def _bench(f, what, options, repeats):
-    "Call a bench with the options that were given, if it takes them"
+    "Call a bench with the options that were given, if it takes them."
     from inspect import signature
     for k in options:
         if k not in signature(f).parameters: raise ValueError(f"rank-bert-bench {what} takes no --{k.replace('_', '-')}")

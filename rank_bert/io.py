@@ -17,7 +17,7 @@ from pathlib import Path
 _hub = {} # endpoint -> did it answer, and when was that
 
 def _ask_hub(endpoint, timeout, answer):
-    "Put into `answer` whether `endpoint` responds at all, whatever its status"
+    "Put into `answer` whether `endpoint` responds at all, whatever its status."
     import httpx
     try: httpx.head(endpoint, timeout=timeout, follow_redirects=False); answer.append(True)
     except Exception: answer.append(False)
@@ -27,7 +27,7 @@ def hub_reachable(
     timeout:float=3., # Longest wait in seconds
     refresh:bool=False, # Ask again although this process already knows?
 )->bool: # False at once when `HF_HUB_OFFLINE` is set
-    "Tell within `timeout` seconds whether the model hub answers"
+    "Tell within `timeout` seconds whether the model hub answers."
     if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE') for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')): return False
     endpoint = os.environ.get('HF_ENDPOINT') or ENDPOINT
     known, when = _hub.get(endpoint, (False, -1e9))
@@ -42,14 +42,14 @@ def hub_reachable(
 _OURS = ('config.json', 'adapter_config.json', 'results.json', 'tuning.json', 'results.csv')
 
 def _check_ours(path):
-    "Raise unless the folder `path` is a saved model or a result, and not one that we are in"
+    "Raise unless the folder `path` is a saved model or a result, and not one that we are in."
     inside = path.resolve() in (Path.cwd(), Path.home(), *Path.cwd().parents)
     if inside or not any((path/o).is_file() for o in _OURS):
         raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
 
 # %% ../nbs/io.ipynb #a55dfce1
 def _check_writable(path):
-    "Raise unless something can be made beside `path`, or where its first missing folder would be"
+    "Raise unless something can be made beside `path`, or where its first missing folder would be."
     place = next(p for p in path.resolve().parents if p.exists())
     if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
     try: tempfile.TemporaryFile(dir=place).close()
@@ -61,7 +61,7 @@ def check_new(
     overwrite:bool=False, # Is it fine to replace what is there?
     folder:bool=True, # Is it to be a folder? Otherwise a file
 )->Path: # The same, as a `Path`
-    "Raise `OSError` if `path` already holds something, or cannot be written"
+    "Raise `OSError` if `path` already holds something, or cannot be written."
     path = Path(path)
     if folder and path.is_file(): raise FileExistsError(f'{path} is a file, which no folder replaces: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
@@ -73,12 +73,12 @@ def check_new(
 
 # %% ../nbs/io.ipynb #5bcf6fa5
 def _discard(path):
-    "Remove the file or folder `path` if it is there"
+    "Remove the file or folder `path` if it is there."
     if path.is_dir(): shutil.rmtree(path)
     else: path.unlink(missing_ok=True)
 
 def _settle(path):
-    "Make a written file readable for all, and wait until it is on the disk"
+    "Make a written file readable for all, and wait until it is on the disk."
     path.chmod(0o644)
     with path.open('r+b') as f: os.fsync(f.fileno())
 
@@ -88,7 +88,7 @@ def new_folder(
     path:str|Path, # Folder to make
     overwrite:bool=False, # Replace what is there once the new one is whole?
 ):
-    "Yield a temporary folder that becomes `path` if the block succeeds, and vanishes if it does not"
+    "Yield a temporary folder that becomes `path` if the block succeeds, and vanishes if it does not."
     path = check_new(path, overwrite).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     tmp, old = (Path(tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)) for _ in range(2))
@@ -106,7 +106,7 @@ def new_file(
     path:str|Path, # File to write
     overwrite:bool=True, # Replace what is there?
 ):
-    "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not"
+    "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not."
     path = check_new(path, overwrite, folder=False).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, tmp = tempfile.mkstemp(prefix=f'.{path.stem}.', suffix=path.suffix, dir=path.parent)
@@ -120,7 +120,7 @@ def new_file(
 
 # %% ../nbs/io.ipynb #45b1f187
 def _finite(o):
-    "A record with None for numbers that are not finite"
+    "A record with None for numbers that are not finite."
     if isinstance(o, dict): return {k: _finite(v) for k, v in o.items()}
     if isinstance(o, (list, tuple)): return [_finite(v) for v in o]
     return None if isinstance(o, float) and not math.isfinite(o) else o
@@ -129,5 +129,5 @@ def json_text(
     record, # Dicts and lists of plain values
     **kwargs # As for `json.dumps`
 )->str: # JSON
-    "Write a record as JSON, with null for numbers that are not finite"
+    "Write a record as JSON, with null for numbers that are not finite."
     return json.dumps(_finite(record), **{'allow_nan': False} | kwargs)

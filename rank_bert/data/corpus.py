@@ -22,7 +22,7 @@ from .text import TextDL, TokenizedTexts, check_texts, length_sorted_order, read
 def plain_documents(
     lines:list, # Lines of a file
 )->list[list[str]]: # Documents, each a list of paragraphs
-    "Take each line for a paragraph, and an empty one for the end of a document"
+    "Take each line for a paragraph, and an empty one for the end of a document."
     docs = [[]]
     for o in map(str.strip, lines):
         if o: docs[-1].append(o)
@@ -35,7 +35,7 @@ _HEADING, _TITLE = re.compile(r'\s*((?:= )+)(.*?)((?: =)+)\s*'), re.compile(r'\s
 def wikitext_documents(
     lines:list, # Lines of a file
 )->list[list[str]]: # Documents, each a list of paragraphs
-    "Read WikiText: an article a document, its marks undone"
+    "Read WikiText: an article a document, its marks undone."
     docs = [[]]
     for o in lines:
         if _TITLE.fullmatch(o) and docs[-1]: docs.append([])
@@ -48,7 +48,7 @@ TEXT_FORMATS = dict(plain=plain_documents, wikitext=wikitext_documents)
 
 # %% ../../nbs/data/corpus.ipynb #76ba063b
 def _text_files(files):
-    "The paths of `files`, where a folder stands for all the .txt files in it"
+    "The paths of `files`, where a folder stands for all the .txt files in it."
     res = []
     for o in listify(files):
         o = Path(o).expanduser()
@@ -62,7 +62,7 @@ def read_corpus(
     files, # A text file, a folder with .txt files, or a list of either
     format:str=None, # Key of `TEXT_FORMATS`; None for WikiText where a file begins with a title of one, else plain
 )->list[list[str]]: # Documents, each a list of paragraphs
-    "Read text files into documents"
+    "Read text files into documents."
     if format is not None and format not in TEXT_FORMATS: raise ValueError(f"format is {format!r}, which is not one of {', '.join(TEXT_FORMATS)}")
     docs = []
     for f in _text_files(files):
@@ -78,7 +78,7 @@ def split_documents(
     valid:float=0.05, # Share of the text to set aside
     seed:int=42, # Decides which
 )->tuple: # Documents to train on, documents to validate on
-    "Set some documents aside"
+    "Set some documents aside."
     if not 0 < valid < 1: raise ValueError(f'valid is {valid!r}, which is not a share between 0 and 1')
     one = len(docs) == 1
     if one: docs = [[o] for o in docs[0]]
@@ -89,7 +89,7 @@ def split_documents(
     if not one: order = order[size[order] <= max(want, size.min())] # none that is more than the share
     n = int(np.clip(np.searchsorted(size[order].cumsum(), want) + 1, 1, min(len(order), len(docs) - 1)))
     aside = set(order[:n].tolist())
-    train, aside = [o for i,o in enumerate(docs) if i not in aside], [docs[i] for i in sorted(aside)]
+    train, aside = [o for i, o in enumerate(docs) if i not in aside], [docs[i] for i in sorted(aside)]
     return ([sum(train, [])], [sum(aside, [])]) if one else (train, aside)
 
 # %% ../../nbs/data/corpus.ipynb #65c932f9
@@ -99,7 +99,7 @@ def corpus_tokenizer(
     min_frequency:int=2, # Fewest occurrences of a joined pair
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case)
-    "Train a WordPiece tokenizer on documents, the same one each time"
+    "Train a WordPiece tokenizer on documents, the same one each time."
     if vocab_size is not None and (isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < 6):
         raise ValueError(f'vocab_size is {vocab_size!r}, which is not a whole number above 5')
     texts = [o.replace('[UNK]', ' ') for d in docs for o in check_texts(d, 'paragraphs')]
@@ -112,7 +112,7 @@ def corpus_tokenizer(
 
 # %% ../../nbs/data/corpus.ipynb #9ca828b1
 class Corpus:
-    "Tokens of documents, without special ones, in one flat array"
+    "Tokens of documents, without special ones, in one flat array."
     def __init__(self,
         ids:np.ndarray, # All ids, one paragraph after the other
         heads:np.ndarray, # Does a word begin at this token?
@@ -125,7 +125,7 @@ class Corpus:
 
 # %% ../../nbs/data/corpus.ipynb #6239108f
 def _check_tokenizer(tokenizer):
-    "Raise unless a tokenizer can be used for masked language modelling"
+    "Raise unless a tokenizer can be used for masked language modelling."
     if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
     for k in ('mask_token', 'cls_token', 'sep_token', 'pad_token'):
         if getattr(tokenizer, k) is None: raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
@@ -133,7 +133,7 @@ def _check_tokenizer(tokenizer):
 def _word_heads(encoding):
     "Does a word begin at each token of `encoding`?"
     w = encoding.word_ids
-    return [True] + [a is None or a != b for a,b in zip(w[1:], w)] if w else []
+    return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
 
 # %% ../../nbs/data/corpus.ipynb #8113f2cc
 def tokenize_corpus(
@@ -141,7 +141,7 @@ def tokenize_corpus(
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 paragraphs
 )->Corpus:
-    "Tokenise documents"
+    "Tokenise documents."
     _check_tokenizer(tokenizer)
     texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
     for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
@@ -157,7 +157,7 @@ def tokenize_corpus(
 def token_counts(
     corpus:Corpus, # Tokens
 )->np.ndarray: # `(vocabulary,)`, 0 for special tokens
-    "Count each token"
+    "Count each token."
     n = np.bincount(corpus.ids, minlength=len(corpus.tokenizer)).astype(float)
     n[corpus.tokenizer.all_special_ids] = 0
     return n
@@ -166,7 +166,7 @@ def unigram_entropy(
     corpus:Corpus, # Tokens to predict
     seen:Corpus=None, # Tokens that were counted; None for the same, which gives the entropy
 )->float: # In nats a token
-    "Compute the loss of a model that knows only how often each token occurs"
+    "Compute the loss of a model that knows only how often each token occurs."
     n = token_counts(corpus)
     q = n if seen is None else token_counts(seen) + 1
     if seen is not None: q[corpus.tokenizer.all_special_ids] = 0
@@ -175,7 +175,7 @@ def unigram_entropy(
 
 # %% ../../nbs/data/corpus.ipynb #79db0dfa
 def _separated(corpus):
-    "The tokens with a separator between documents, and where words begin in them"
+    "The tokens with a separator between documents, and where words begin in them."
     at, sep = corpus.documents[1:-1], corpus.tokenizer.sep_token_id
     return np.insert(corpus.ids, at, sep), np.insert(corpus.heads, at, True)
 
@@ -187,18 +187,18 @@ LAYOUTS = dict(packed=_packed, document=lambda c: (c.ids, c.heads, c.documents),
 
 # %% ../../nbs/data/corpus.ipynb #cdd9cff3
 def _ranges(starts, lens):
-    "The numbers from each of `starts` on, `lens` of them, one range after the other"
+    "The numbers from each of `starts` on, `lens` of them, one range after the other."
     return np.repeat(starts - np.r_[0, lens.cumsum()[:-1]], lens) + np.arange(lens.sum())
 
 def _cut(bounds, width):
-    "Cut each piece between `bounds` every `width` tokens: where the parts begin, and how long they are"
+    "Cut each piece between `bounds` every `width` tokens: where the parts begin, and how long they are."
     n = -(-np.diff(bounds)//width)
     starts = np.repeat(bounds[:-1], n) + _ranges(np.zeros(len(n), int), n)*width
     return starts, np.minimum(width, np.repeat(bounds[1:], n) - starts)
 
 # %% ../../nbs/data/corpus.ipynb #25c8fb5b
 class MaskedTexts(TokenizedTexts):
-    "Rows of tokens some of which are to be hidden"
+    "Rows of tokens some of which are to be hidden."
     def __init__(self,
         ids:np.ndarray, # All ids, special ones included
         starts:np.ndarray, # Where each row begins, and at the end `len(ids)`
@@ -214,7 +214,7 @@ class MaskedTexts(TokenizedTexts):
 
 # %% ../../nbs/data/corpus.ipynb #f997af6b
 def _assemble(ids, heads, starts, lens, tokenizer, **kwargs):
-    "Make rows of segments: `starts` and `lens` are `(rows, segments)`"
+    "Make rows of segments: `starts` and `lens` are `(rows, segments)`."
     n, s = starts.shape
     row = np.r_[0, (lens.sum(1) + s + 1).cumsum()]
     at = row[:-1, None] + 1 + np.arange(s) + lens.cumsum(1) - lens
@@ -223,7 +223,7 @@ def _assemble(ids, heads, starts, lens, tokenizer, **kwargs):
     out[row[:-1]], out[at + lens], out[to], words[to] = tokenizer.cls_token_id, tokenizer.sep_token_id, ids[source], heads.cumsum()[source] - 1
     words[np.isin(out, tokenizer.all_special_ids)] = -1
     types = np.zeros(row[-1], np.uint8)
-    for j in range(1, s): types[_ranges(at[:,j], lens[:,j] + 1)] = 1
+    for j in range(1, s): types[_ranges(at[:, j], lens[:, j] + 1)] = 1
     return MaskedTexts(out, row, words, tokenizer, types=types if s > 1 else None, **kwargs)
 
 # %% ../../nbs/data/corpus.ipynb #ed2fcf13
@@ -232,7 +232,7 @@ def check_layout(
     max_length:int, # Most tokens of a row
     longest:int=None, # `model_max_length` of a tokenizer
 ):
-    "Raise unless rows can be made so"
+    "Raise unless rows can be made so."
     if layout not in (*LAYOUTS, 'pairs'): raise ValueError(f"layout is {layout!r}, which is not one of {', '.join([*LAYOUTS, 'pairs'])}")
     if max_length < 8: raise ValueError(f"max_length is {max_length}, which leaves too little room: give at least 8")
     if longest and max_length > longest: raise ValueError(f"max_length is {max_length}, which is not between 8 and {longest}, the tokenizer's model_max_length")
@@ -243,16 +243,16 @@ def make_examples(
     max_length:int=128, # Most tokens of a row, special ones included
     seed:int=42, # For 'pairs': decides which second segments are exchanged
 )->MaskedTexts:
-    "Arrange the tokens of a corpus in rows"
+    "Arrange the tokens of a corpus in rows."
     check_layout(layout, max_length, corpus.tokenizer.model_max_length)
     if layout == 'pairs': return _pairs(corpus, max_length, seed)
     ids, heads, bounds = LAYOUTS[layout](corpus)
     starts, lens = _cut(bounds, max_length - 2)
-    return _assemble(ids, heads, starts[:,None], lens[:,None], corpus.tokenizer, max_length=max_length)
+    return _assemble(ids, heads, starts[:, None], lens[:, None], corpus.tokenizer, max_length=max_length)
 
 # %% ../../nbs/data/corpus.ipynb #5a22f723
 def _pairs(corpus, max_length, seed):
-    "Rows of two segments, the second of which follows the first in about half of them"
+    "Rows of two segments, the second of which follows the first in about half of them."
     starts, lens = _cut(corpus.documents, max_length - 3)
     starts, lens = starts[lens > 1], lens[lens > 1]
     if len(lens) < 4: raise ValueError(f'the text makes only {len(lens)} pairs of segments: give more text, or do without next_sentence')
@@ -270,7 +270,7 @@ SHARES = dict(mask=0.8, random=0.1) # the rest stays as it is
 def check_probability(
     p:float, # Share of the tokens to hide
 )->float: # The same
-    "Raise unless `p` lies between 0 and 1"
+    "Raise unless `p` lies between 0 and 1."
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < 1: raise ValueError(f'mask probability is {p!r}, which is not between 0 and 1, both excluded')
     return p
 
@@ -280,7 +280,7 @@ def mask(self:MaskedTexts,
     p:float=0.15, # Share of the tokens to hide
     whole_word:bool=False, # Hide all tokens of a word, or none?
 )->tuple: # Ids of all rows with some hidden, and the places of these in ascending order
-    "Hide tokens in every row"
+    "Hide tokens in every row."
     free = self.words >= 0
     u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words] if whole_word else rng.random(len(self.ids), np.float32)
     where = np.flatnonzero(free & (u < check_probability(p)))
@@ -295,7 +295,7 @@ def _candidates(self:MaskedTexts): return np.setdiff1d(np.arange(len(self.tokeni
 
 # %% ../../nbs/data/corpus.ipynb #08b78c6c
 class MaskedDL(TextDL):
-    "A fastai `DataLoader` of rows with hidden tokens; an epoch is a pass over the rows, unless `stops` say otherwise"
+    "A fastai `DataLoader` of rows with hidden tokens; an epoch is a pass over the rows, unless `stops` say otherwise."
     def __init__(self,
         dataset:MaskedTexts, # Rows
         bs:int=32, # Rows a batch
@@ -330,7 +330,7 @@ def __len__(self:MaskedDL):
 def draw(self:MaskedDL,
     number:int, # Which pass
 )->tuple: # Order of the rows, ids with some hidden, places of these
-    "Order and masks of a pass over the rows"
+    "Order and masks of a pass over the rows."
     if self._drawn[0] != number:
         if self.shuffle: order = length_sorted_order(self.res, self.bs, np.random.default_rng([self.seed, number]))
         else: order = np.argsort(-self.res, kind='stable')
@@ -343,12 +343,12 @@ def draw(self:MaskedDL,
 def batch_at(self:MaskedDL,
     step:int, # Number of the batch since training began
 )->tuple: # Inputs, labels of the hidden tokens, and for pairs whether the second segment is another one
-    "Make the batch of a step"
+    "Make the batch of a step."
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
     d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]
     x, _, _ = TokenizedTexts(ids, d.starts, None).padded(idxs, d.tokenizer.pad_token_id)
-    keep = np.arange(x.shape[1]) < d.lengths[idxs][:,None]
+    keep = np.arange(x.shape[1]) < d.lengths[idxs][:, None]
     lo, hi = np.searchsorted(where, d.starts[idxs]), np.searchsorted(where, d.starts[idxs+1])
     here = where[_ranges(lo, hi - lo)]
     at = here + np.repeat(np.arange(len(idxs))*x.shape[1] - d.starts[idxs], hi - lo)
@@ -357,17 +357,17 @@ def batch_at(self:MaskedDL,
 # %% ../../nbs/data/corpus.ipynb #92173b45
 @patch
 def _tensors(self:MaskedDL, ids, keep, idxs, at, labels):
-    "A batch of arrays as tensors; a batch in which nothing is hidden asks for one token as it is"
+    "A batch of arrays as tensors; a batch in which nothing is hidden asks for one token as it is."
     d = self.dataset
     if not len(at): at, labels = np.array([1]), d.ids[d.starts[idxs[:1]] + 1]
     x = dict(input_ids=ids, attention_mask=keep.astype(np.int64), masked_positions=at)
     if d.types is not None: x['token_type_ids'] = TokenizedTexts(d.types, d.starts).padded(idxs)[0]
-    x, y = {k: torch.from_numpy(v) for k,v in x.items()}, torch.from_numpy(labels.astype(np.int64))
+    x, y = {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(labels.astype(np.int64))
     return (x, y) if d.y is None else (x, y, torch.from_numpy(d.y[idxs]))
 
 @patch
 def create_batches(self:MaskedDL, samps):
-    "The batches of the coming epoch, after which `step` counts them as seen"
+    "The batches of the coming epoch, after which `step` counts them as seen."
     first, n = (self.step, len(self)) if self.shuffle else (0, self.per_pass)
     for s in range(first, first + n): yield self.batch_at(s)
     self.step = first + n if self.shuffle else 0
@@ -382,7 +382,7 @@ def batch_frame(self:MaskedDL,
     out=None, # The model's decisions for the hidden tokens
     max_n:int=9, # Most rows
 )->pd.DataFrame: # Text, what was hidden, and predictions
-    "Make a table of a batch"
+    "Make a table of a batch."
     x, y, *_ = self.one_batch() if b is None else b
     t, rows, width = self.dataset.tokenizer, x['masked_positions'].cpu()//x['input_ids'].shape[1], x['input_ids'].shape[1]
     names = lambda o, r: ' '.join(t.convert_ids_to_tokens(o.cpu()[rows == r].tolist()))

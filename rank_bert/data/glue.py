@@ -24,7 +24,7 @@ from ..io import hub_reachable
 def _names(o): return o.split('|') if isinstance(o, str) else list(o)
 
 class GlueTask:
-    "One task: its columns and classes, and how its official files have them"
+    "One task: its columns and classes, and how its official files have them."
     def __init__(self,
         name:str, # As on the hub
         folder:str, # In the official download
@@ -42,7 +42,7 @@ class GlueTask:
         store_attr()
         self.text_cols, self.labels = _names(text_cols), labels and _names(labels)
         self.text_in_file = _names(text_in_file or text_cols)
-        self.headers = {k: _names(v) for k,v in dict(train=header, dev=dev_header or header, test=test_header).items()}
+        self.headers = {k: _names(v) for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
 
 # %% ../../nbs/data/glue.ipynb #629d7de1
@@ -70,16 +70,16 @@ def _plain(name): return ''.join(o for o in str(name).lower() if o.isalnum())
 def glue_task(
     task:str, # Name of a task, in the spelling of the hub or of the paper
 )->GlueTask: # Its entry in `GLUE_TASKS`
-    "Find a task, or raise `ValueError` with the names of all nine"
+    "Find a task, or raise `ValueError` with the names of all nine."
     if _plain(task) not in GLUE_TASKS: raise ValueError(f'{task!r} is not a GLUE task; the nine are {", ".join(GLUE_TASKS)}')
     return GLUE_TASKS[_plain(task)]
 
 # %% ../../nbs/data/glue.ipynb #41a8d7e0
 @patch
 def files(self:GlueTask)->dict: # Split -> file name
-    "Official file of each split"
+    "Official file of each split."
     if self.name != 'mnli': return dict(train='train.tsv', validation='dev.tsv', test='test.tsv')
-    return dict(train='train.tsv', **{f'{a}_{o}': f'{b}_{o}.tsv' for a,b in (('validation', 'dev'), ('test', 'test')) for o in ('matched', 'mismatched')})
+    return dict(train='train.tsv', **{f'{a}_{o}': f'{b}_{o}.tsv' for a, b in (('validation', 'dev'), ('test', 'test')) for o in ('matched', 'mismatched')})
 
 @patch(as_prop=True)
 def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.startswith('validation')]
@@ -87,7 +87,7 @@ def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.star
 # %% ../../nbs/data/glue.ipynb #57d36128
 @patch
 def _label(self:GlueTask, text, place):
-    "Class number, or score, of a label as written"
+    "Class number, or score, of a label as written."
     if self.labels is None:
         try: return float(text)
         except ValueError: raise ValueError(f'{place}: {text!r} is not a score') from None
@@ -106,15 +106,15 @@ def read_file(self:GlueTask,
     path:str|Path, # Official file
     split:str='train', # What it is: a name that begins with 'train', 'validation' or 'test'
 )->Dataset: # Text columns, label and idx, as on the hub
-    "Read an official file"
+    "Read an official file."
     test = split.startswith('test')
     t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
     wanted = self.text_in_file + ([] if test else [self.label_in_file])
     missing = [o for o in wanted if o not in t.names]
     if missing: raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t.names))}: is it {self.name}'s official file?")
-    cols = {new: t.columns[old] for new,old in zip(self.text_cols, self.text_in_file)}
+    cols = {new: t.columns[old] for new, old in zip(self.text_cols, self.text_in_file)}
     labels = t.columns.get(self.label_in_file)
-    cols['label'] = [-1]*len(t.rows) if labels is None else [self._label(o, f'{path}, line {l}') for o,l in zip(labels, t.lines)]
+    cols['label'] = [-1]*len(t.rows) if labels is None else [self._label(o, f'{path}, line {l}') for o, l in zip(labels, t.lines)]
     return Dataset.from_dict({**cols, 'idx': range(len(t.rows))}, features=self.features)
 
 # %% ../../nbs/data/glue.ipynb #75dacef9
@@ -128,22 +128,22 @@ def write_glue(
     data:dict, # Split -> rows, each a dictionary with the text columns and 'label'
     folder:str|Path, # Where the task's own folder goes
 ):
-    "Write a task's official files"
+    "Write a task's official files."
     t = glue_task(task)
-    for split,file in t.files().items():
+    for split, file in t.files().items():
         names = t.headers[file.split('_')[0].removesuffix('.tsv')]
         def row(i, o):
-            vals = {**{new: o[old] for old,new in zip(t.text_cols, t.text_in_file)}, t.label_in_file: t._label_text(o['label'])}
+            vals = {**{new: o[old] for old, new in zip(t.text_cols, t.text_in_file)}, t.label_in_file: t._label_text(o['label'])}
             return [vals[n] if n in vals else _fill(n, i) for n in names]
         headless = t.headless and not split.startswith('test')
-        if split in data: write_tsv(Path(folder)/t.folder/file, [row(i, o) for i,o in enumerate(data[split])], None if headless else names)
+        if split in data: write_tsv(Path(folder)/t.folder/file, [row(i, o) for i, o in enumerate(data[split])], None if headless else names)
 
 # %% ../../nbs/data/glue.ipynb #ceaef571
 def task_folder(
     task:str, # Name of a task
     source:str|Path, # Folder of all tasks, or of this one
 )->Path: # Folder with the task's files
-    "Find the folder of a task"
+    "Find the folder of a task."
     t, source = glue_task(task), Path(source)
     if not source.is_dir(): raise FileNotFoundError(f"{source}: no such folder; source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
     inside = [o for o in sorted(source.iterdir()) if o.is_dir() and _plain(o.name) == t.name]
@@ -154,7 +154,7 @@ def task_folder(
 
 # %% ../../nbs/data/glue.ipynb #fa0bbc43
 def _check_saved(t, data, folder):
-    "Raise `ValueError` unless a saved data set has the columns and splits of task `t`"
+    "Raise `ValueError` unless a saved data set has the columns and splits of task `t`."
     for o in ('train', *t.valid_splits):
         if o not in data: raise ValueError(f'{folder} has no split {o!r}, only {", ".join(data)}')
         lack = [c for c in [*t.text_cols, 'label'] if c not in data[o].column_names]
@@ -165,28 +165,28 @@ def read_glue(
     task:str, # Name of a task
     source:str|Path, # Folder of all tasks, or of this one
 )->DatasetDict: # Its splits
-    "Read a task from official files or a saved data set"
+    "Read a task from official files or a saved data set."
     t, folder = glue_task(task), task_folder(task, source)
     if (folder/'dataset_dict.json').exists(): return _check_saved(t, datasets.load_from_disk(folder), folder)
     for split in t.valid_splits:
         if not (folder/t.files()[split]).exists(): raise FileNotFoundError(f'{folder/t.files()[split]}: no such file')
-    return DatasetDict({k: t.read_file(folder/v, k) for k,v in t.files().items() if (folder/v).exists()})
+    return DatasetDict({k: t.read_file(folder/v, k) for k, v in t.files().items() if (folder/v).exists()})
 
 # %% ../../nbs/data/glue.ipynb #22f56334
 @contextmanager
 def _offline():
-    "Let `datasets` look at its cache only"
+    "Let `datasets` look at its cache only."
     places = (datasets.config, huggingface_hub.constants)
     old = [o.HF_HUB_OFFLINE for o in places]
     for o in places: o.HF_HUB_OFFLINE = True
     try: yield
     finally:
-        for o,v in zip(places, old): o.HF_HUB_OFFLINE = v
+        for o, v in zip(places, old): o.HF_HUB_OFFLINE = v
 
 def glue_from_hub(
     task:str, # Name of a task
 )->DatasetDict: # Its splits
-    "Load a task from the hub, or from the cache of an earlier time"
+    "Load a task from the hub, or from the cache of an earlier time."
     t, there = glue_task(task), hub_reachable()
     try:
         with nullcontext() if there else _offline(): return datasets.load_dataset('nyu-mll/glue', t.name)
@@ -197,26 +197,26 @@ def glue_from_hub(
 
 # %% ../../nbs/data/glue.ipynb #913a7709
 def sample_folder()->Path: # An official GLUE folder, and vocab.txt
-    "Where the sample is"
+    "Where the sample is."
     return Path(str(resources.files('rank_bert.data')))/'sample'
 
 def sample_tokenizer()->PreTrainedTokenizerBase: # A BERT tokenizer
-    "Tokenizer of the sample's vocabulary"
-    vocab = {o:i for i,o in enumerate(read_lines(sample_folder()/'vocab.txt'))}
+    "Tokenizer of the sample's vocabulary."
+    vocab = {o:i for i, o in enumerate(read_lines(sample_folder()/'vocab.txt'))}
     return BertTokenizerFast(vocab=vocab, model_max_length=512, do_lower_case=True)
 
 # %% ../../nbs/data/glue.ipynb #4f363e58
 def glue_source(
     source:str|Path=None, # As in `load_glue`
 )->str|Path: # 'sample', 'hub' or a folder
-    "Tell where GLUE comes from: `source` if it is given, else $RANK_BERT_GLUE, else the hub"
+    "Tell where GLUE comes from: `source` if it is given, else $RANK_BERT_GLUE, else the hub."
     return source or os.environ.get('RANK_BERT_GLUE') or 'hub'
 
 def load_glue(
     task:str, # Name of a task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli
     source:str|Path=None, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
 )->DatasetDict: # Splits and columns as on the hub
-    "Load a GLUE task"
+    "Load a GLUE task."
     t, source = glue_task(task), glue_source(source)
     if source == 'hub': return glue_from_hub(t.name)
     return read_glue(t.name, sample_folder() if source == 'sample' else source)
@@ -233,7 +233,7 @@ def glue_dls(
     seed:int=42, # Decides the rows drawn and the batches
     **kwargs
 )->TextDataLoaders: # Training and validation; for MNLI training, matched, mismatched
-    "Make batches of a GLUE task"
+    "Make batches of a GLUE task."
     t, source = glue_task(task), glue_source(source)
     if tokenizer is None and source != 'sample': raise ValueError("give a tokenizer; only source='sample' has one of its own")
     return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label', valid=t.valid_splits, bs=bs, n_train=n_train,

@@ -32,7 +32,7 @@ def grammar(
     task:str, # Name of a GLUE task
     labels:list=(0, 1), # Labels to ask for in turn
 ):
-    "Register a function of (random source, label) that makes the texts of a row"
+    "Register a function of (random source, label) that makes the texts of a row."
     def register(f):
         GRAMMARS[task] = f, labels
         return f
@@ -46,7 +46,7 @@ def opinion(
     good:bool, # Is it favourable?
     negate:float=0., # How often it says so by negation
 )->str: # A clause
-    "Say something about a film"
+    "Say something about a film."
     no, it = r.random() < negate, f"{r.choice(['the', 'this'])} {r.choice(SHOW)}"
     praise = bool(good) != no
     if r.random() < .2: return f"{'nobody' if no else r.choice(['we', 'critics', 'children'])} {r.choice(LIKED if praise else HATED)} {it}"
@@ -137,7 +137,7 @@ def sample_rows(
     task:str, # Name of a GLUE task
     seed:int=0, # Decides the rows
 )->dict: # Split -> rows, each a dictionary of the text columns and 'label'
-    "Make the rows of a task"
+    "Make the rows of a task."
     t = glue_task(task)
     (make, labels), r, seen, res = GRAMMARS[t.name], random.Random(f'{t.name} {seed}'), set(), {}
     for split in t.files():
@@ -160,13 +160,13 @@ def make_sample(
     seed:int=0, # Decides the rows
     overwrite:bool=False, # Replace what is there?
 ):
-    "Write the sample of all nine tasks, and its vocabulary"
+    "Write the sample of all nine tasks, and its vocabulary."
     with new_folder(folder, overwrite) as f:
         texts = []
-        for task,t in GLUE_TASKS.items():
+        for task, t in GLUE_TASKS.items():
             rows = sample_rows(task, seed)
             write_glue(task, rows, f)
-            texts += [o[c] for k,v in rows.items() if not k.startswith('test') for o in v for c in t.text_cols]
+            texts += [o[c] for k, v in rows.items() if not k.startswith('test') for o in v for c in t.text_cols]
         tok = train_wordpiece(texts, 1000)
         vocab = sorted(tok.get_vocab(), key=tok.get_vocab().get)
         (f/'vocab.txt').write_text(''.join(o + '\n' for o in vocab), encoding='utf-8', newline='\n')

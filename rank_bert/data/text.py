@@ -33,7 +33,7 @@ from ..io import new_file
 def read_lines(
     path:str|Path, # UTF-8 text file
 )->list[str]: # Lines without their ends; empty lines at the end of the file are left out
-    "Read a text file, whatever its line ends and with or without a byte-order mark"
+    "Read a text file, whatever its line ends and with or without a byte-order mark."
     path = Path(path)
     if not path.is_file(): raise FileNotFoundError(f'{path}: no such file')
     raw = path.read_bytes()
@@ -48,15 +48,15 @@ def read_lines(
 
 # %% ../../nbs/data/text.ipynb #b3f856be
 class Table(namedtuple('Table', 'path names rows lines')):
-    "Rows of strings read from a text file, with the names of the columns and the line at which each row begins"
+    "Rows of strings read from a text file, with the names of the columns and the line at which each row begins."
     @property
     def columns(self): return dict(zip(self.names, map(list, zip(*self.rows))))
 
 def _table(path, names, rows, lines):
-    "Check that every row has one field per column"
+    "Check that every row has one field per column."
     if not rows: raise ValueError(f'{path} has a header but no rows')
     if len(set(names)) < len(names): raise ValueError(f'{path}: two columns have the same name ({", ".join(names)})')
-    for row,line in zip(rows, lines):
+    for row, line in zip(rows, lines):
         if len(row) != len(names):
             short = 'short' if len(row) < len(names) else 'long'
             raise ValueError(f'{path}, line {line}: {short} row, {len(row)} fields instead of {len(names)} ({", ".join(names)})')
@@ -68,14 +68,14 @@ def read_tsv(
     names:list=None, # Column names, for a file without a header
     broken:str='raise', # What to do with a row of the wrong length: 'raise', or 'skip' with a warning
 )->Table: # Rows of strings
-    "Read a tab-separated file in which quotation marks are ordinary characters"
+    "Read a tab-separated file in which quotation marks are ordinary characters."
     rows = [o.split('\t') for o in read_lines(path)]
     lines = list(range(1, len(rows)+1))
     if names is None: names, rows, lines = rows[0], rows[1:], lines[1:]
     if broken == 'skip':
-        keep = [i for i,o in enumerate(rows) if len(o) == len(names)]
+        keep = [i for i, o in enumerate(rows) if len(o) == len(names)]
         if len(keep) < len(rows):
-            first = next(l for l,o in zip(lines, rows) if len(o) != len(names))
+            first = next(l for l, o in zip(lines, rows) if len(o) != len(names))
             warnings.warn(f'{path}: left out {len(rows)-len(keep)} broken rows, the first in line {first}')
         rows, lines = [rows[i] for i in keep], [lines[i] for i in keep]
     return _table(path, names, rows, lines)
@@ -86,9 +86,9 @@ def write_tsv(
     rows:list, # Rows of strings, without tabs or line ends
     names:list=None, # Header, if the file is to have one
 ):
-    "Write what `read_tsv` reads"
+    "Write what `read_tsv` reads."
     rows = [list(map(str, o)) for o in ([] if names is None else [names]) + list(rows)]
-    for i,row in enumerate(rows):
+    for i, row in enumerate(rows):
         bad = [o for o in row if set('\t\n\r') & set(o)]
         if bad: raise ValueError(f'{path}, row {i}: a tab-separated file cannot hold a tab or a line end: {bad[0]!r}')
     with new_file(path) as f: f.write_text(''.join('\t'.join(o) + '\n' for o in rows), encoding='utf-8', newline='\n')
@@ -97,7 +97,7 @@ def write_tsv(
 def read_csv(
     path:str|Path, # Comma-separated file with a header
 )->Table: # Rows of strings
-    "Read a CSV file, with quoted fields"
+    "Read a CSV file, with quoted fields."
     rows, lines, start = [], [], 1
     reader = csv.reader((o + '\n' for o in read_lines(path)), strict=True)
     try:
@@ -109,8 +109,8 @@ def read_csv(
 
 # %% ../../nbs/data/text.ipynb #bd21c964
 def _json_columns(path, rows, what):
-    "Columns of `rows`, which must be objects with one set of keys"
-    for i,row in enumerate(rows, 1):
+    "Columns of `rows`, which must be objects with one set of keys."
+    for i, row in enumerate(rows, 1):
         if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {json.dumps(row)[:40]} is not a JSON object')
         if row.keys() != rows[0].keys(): raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(rows[0])}')
     return {k: [o[k] for o in rows] for k in rows[0]}
@@ -118,17 +118,17 @@ def _json_columns(path, rows, what):
 def read_jsonl(
     path:str|Path, # File with a JSON object a line
 )->dict: # Column name -> list of values
-    "Read a JSONL file"
+    "Read a JSONL file."
     def row(i, line):
         try: return json.loads(line)
         except json.JSONDecodeError as e: raise ValueError(f'{path}, line {i}: not JSON: {e}') from None
-    return _json_columns(path, [row(i, o) for i,o in enumerate(read_lines(path), 1)], 'line')
+    return _json_columns(path, [row(i, o) for i, o in enumerate(read_lines(path), 1)], 'line')
 
 # %% ../../nbs/data/text.ipynb #c4205b34
 def read_json(
     path:str|Path, # File with a JSON array of objects, or with an object a line
 )->dict: # Column name -> list of values
-    "Read a JSON or JSONL file"
+    "Read a JSON or JSONL file."
     text = '\n'.join(read_lines(path)).lstrip()
     if not text.startswith('['): return read_jsonl(path)
     try: rows = json.loads(text)
@@ -140,7 +140,7 @@ def read_json(
 def read_parquet(
     path:str|Path, # Parquet file
 )->Dataset: # With the names of its classes, if it has any
-    "Read a Parquet file"
+    "Read a Parquet file."
     import pyarrow as pa, pyarrow.parquet as pq
     if not Path(path).is_file(): raise FileNotFoundError(f'{path}: no such file')
     try: res = Dataset(pq.read_table(path))
@@ -155,7 +155,7 @@ READERS = {'.csv': lambda o: read_csv(o).columns, '.tsv': lambda o: read_tsv(o).
 def read_file(
     path:str|Path, # File whose ending is among `READERS`
 )->dict|Dataset: # Column name -> list of values
-    "Read the table in a file"
+    "Read the table in a file."
     path = Path(path)
     if path.suffix.lower() not in READERS:
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
@@ -166,10 +166,10 @@ def check_texts(
     texts, # What should be a list of strings
     where:str='texts', # What to call them in an error
 )->list[str]: # The same, as a list
-    "Raise `TypeError` at the first of `texts` that is not a string"
+    "Raise `TypeError` at the first of `texts` that is not a string."
     if isinstance(texts, str) or not hasattr(texts, '__iter__'): raise TypeError(f'{where} should be a list of strings, not {texts!r}')
     texts = list(texts)
-    for i,o in enumerate(texts):
+    for i, o in enumerate(texts):
         if not isinstance(o, str): raise TypeError(f'{where}[{i}] is {o!r} ({type(o).__name__}), not a string')
         try: o.encode()
         except UnicodeEncodeError: raise ValueError(f'{where}[{i}] is {o!r}, with a lone surrogate, which is half a character') from None
@@ -179,7 +179,7 @@ def check_texts(
 def label_vocab(
     labels, # Labels of the training set: strings or integers
 )->list[str]: # The distinct names, in order
-    "List the names of the classes"
+    "List the names of the classes."
     names = {str(o) for o in labels}
     try: return sorted(names, key=float)
     except ValueError: return sorted(names)
@@ -188,7 +188,7 @@ def label_vocab(
 def is_regression(
     labels, # Labels of the training set
 )->bool: # Are they scores rather than classes?
-    "Tell whether labels are floats, or strings that are numbers but not all whole"
+    "Tell whether labels are floats, or strings that are numbers but not all whole."
     try: v = np.array(list(labels), dtype=float)
     except (TypeError, ValueError): return False
     return isinstance(labels[0], (float, np.floating)) or bool((v != np.round(v)).any())
@@ -199,21 +199,21 @@ def encode_labels(
     vocab:list=None, # Names of the classes, in order; None for scores
     where:str='label', # What to call them in an error
 )->np.ndarray: # int64 classes, or float32 scores
-    "Turn labels into numbers"
-    ids = None if vocab is None else {o:i for i,o in enumerate(vocab)}
+    "Turn labels into numbers."
+    ids = None if vocab is None else {o:i for i, o in enumerate(vocab)}
     wanted = 'a finite number' if ids is None else f'one of {", ".join(map(repr, vocab))}'
     def one(i, o):
         try: v = float(o) if ids is None else ids[str(o)]
         except (KeyError, TypeError, ValueError): v = None
         if v is None or not math.isfinite(v): raise ValueError(f'{where}[{i}] is {o!r}, which is not {wanted}')
         return v
-    return np.array([one(i, o) for i,o in enumerate(labels)], dtype=np.float32 if ids is None else np.int64)
+    return np.array([one(i, o) for i, o in enumerate(labels)], dtype=np.float32 if ids is None else np.int64)
 
 # %% ../../nbs/data/text.ipynb #3b509efe
 def is_multi_label(
     labels, # Labels of a set
 )->bool: # Are they lists of labels?
-    "Tell whether each text has a list of labels"
+    "Tell whether each text has a list of labels."
     return any(isinstance(o, (list, tuple, set, frozenset, np.ndarray)) for o in labels)
 
 def encode_label_lists(
@@ -221,9 +221,9 @@ def encode_label_lists(
     vocab:list, # Names of all labels, in order
     where:str='label', # What to call them in an error
 )->np.ndarray: # float32, `(texts, labels)`, of 0 and 1
-    "Turn lists of labels into rows of 0 and 1"
-    ids, res = {o:i for i,o in enumerate(vocab)}, np.zeros((len(labels), len(vocab)), np.float32)
-    for i,row in enumerate(labels):
+    "Turn lists of labels into rows of 0 and 1."
+    ids, res = {o:i for i, o in enumerate(vocab)}, np.zeros((len(labels), len(vocab)), np.float32)
+    for i, row in enumerate(labels):
         if not is_multi_label([row]): raise ValueError(f'{where}[{i}] is {row!r}, which is not a list of labels')
         for o in map(str, row):
             if o not in ids: raise ValueError(f'{where}[{i}] has {o!r}, which is not one of {", ".join(map(repr, vocab))}')
@@ -238,7 +238,7 @@ def _pieces(word): return [word[0], *('##' + o for o in word[1:])]
 def _join(a, b): return a + b.removeprefix('##')
 
 def _merged(pieces, a, b):
-    "Join each `a` that is followed by `b`"
+    "Join each `a` that is followed by `b`."
     res, i = [], 0
     while i < len(pieces):
         hit = pieces[i] == a and i+1 < len(pieces) and pieces[i+1] == b
@@ -248,7 +248,7 @@ def _merged(pieces, a, b):
 
 # %% ../../nbs/data/text.ipynb #11e2c380
 class _PairCounts:
-    "Counts of neighbouring pieces in a corpus of counted words"
+    "Counts of neighbouring pieces in a corpus of counted words."
     def __init__(self, words):
         self.freq, self.split = words, {w: _pieces(w) for w in words}
         self.counts, self.where, self.heap = Counter(), defaultdict(set), []
@@ -264,7 +264,7 @@ class _PairCounts:
 # %% ../../nbs/data/text.ipynb #f1cb9a73
 @patch
 def best(self:_PairCounts):
-    "The most frequent pair and its count, the alphabetically first among equals"
+    "The most frequent pair and its count, the alphabetically first among equals."
     while self.heap:
         n, p = heapq.heappop(self.heap)
         if -n == self.counts[p] and n: return p, -n
@@ -272,7 +272,7 @@ def best(self:_PairCounts):
 
 @patch
 def join(self:_PairCounts, pair):
-    "Join `pair` wherever it occurs"
+    "Join `pair` wherever it occurs."
     changed = set()
     for w in self.where.pop(pair):
         old = set(zip(self.split[w], self.split[w][1:]))
@@ -288,7 +288,7 @@ def wordpiece_vocab(
     vocab_size:int=2000, # Most pieces
     min_frequency:int=2, # Fewest occurrences of a joined pair
 )->list[str]: # Special tokens, characters, then joined pieces by falling frequency
-    "Choose the pieces of a WordPiece vocabulary"
+    "Choose the pieces of a WordPiece vocabulary."
     pairs = _PairCounts(words)
     vocab = dict.fromkeys(SPECIAL_TOKENS + sorted({p for o in pairs.split.values() for p in o}))
     while len(vocab) < vocab_size:
@@ -305,15 +305,15 @@ def train_wordpiece(
     min_frequency:int=2, # Fewest occurrences of a joined pair
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case), to be saved with `save_pretrained`
-    "Train a WordPiece tokenizer, the same one each time"
+    "Train a WordPiece tokenizer, the same one each time."
     norm, split, words = BertNormalizer(lowercase=True), BertPreTokenizer(), Counter()
-    for o in check_texts(texts): words.update(w for w,_ in split.pre_tokenize_str(norm.normalize_str(o)))
+    for o in check_texts(texts): words.update(w for w, _ in split.pre_tokenize_str(norm.normalize_str(o)))
     vocab = wordpiece_vocab(words, vocab_size, min_frequency)
-    return BertTokenizerFast(vocab={o:i for i,o in enumerate(vocab)}, model_max_length=max_length, do_lower_case=True)
+    return BertTokenizerFast(vocab={o:i for i, o in enumerate(vocab)}, model_max_length=max_length, do_lower_case=True)
 
 # %% ../../nbs/data/text.ipynb #a1cd2661
 class TokenizedTexts:
-    "Token ids of many texts in one flat array"
+    "Token ids of many texts in one flat array."
     def __init__(self,
         ids:np.ndarray, # All ids, one text after the other
         starts:np.ndarray, # Where each text begins, and at the end `len(ids)`
@@ -332,12 +332,12 @@ def padded(self:TokenizedTexts,
     pad_type:int=0, # Token type that fills the rest
     left:bool=False, # Fill on the left?
 )->tuple: # ids, mask, types (or None), each (len(idxs), longest of them)
-    "Make a rectangle of some texts, as wide as the longest"
+    "Make a rectangle of some texts, as wide as the longest."
     starts, lens = self.starts[idxs], self.lengths[idxs]
     width = lens.max()
-    cols = np.arange(width)[None] - ((width - lens)[:,None] if left else 0)
-    mask = cols >= 0 if left else cols < lens[:,None]
-    where = np.where(mask, cols + starts[:,None], 0)
+    cols = np.arange(width)[None] - ((width - lens)[:, None] if left else 0)
+    mask = cols >= 0 if left else cols < lens[:, None]
+    where = np.where(mask, cols + starts[:, None], 0)
     pick = lambda flat, pad: np.where(mask, flat[where].astype(np.int64), pad)
     return pick(self.ids, pad_id), mask.astype(np.int64), None if self.types is None else pick(self.types, pad_type)
 
@@ -350,7 +350,7 @@ def from_tokenizer(cls:TokenizedTexts,
     max_length:int=128, # Most tokens of a text (or pair), special ones included
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 texts
 )->TokenizedTexts:
-    "Tokenise, the longest of a pair cut first"
+    "Tokenise, the longest of a pair cut first."
     n, rows, types = 1000, [], []
     steps = range(0, len(texts), n)
     for i in tqdm(steps, 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
@@ -364,13 +364,13 @@ def from_tokenizer(cls:TokenizedTexts,
 
 # %% ../../nbs/data/text.ipynb #6787eb5c
 def cache_folder()->Path:
-    "Where tokens are kept"
+    "Where tokens are kept."
     return Path(os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert')
 
 def _tokenizer_state(tokenizer):
-    "All that decides what a tokenizer gives, but not the truncation and padding of its latest call"
+    "All that decides what a tokenizer gives, but not the truncation and padding of its latest call."
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    return [{k:v for k,v in state.items() if k not in ('truncation', 'padding')},
+    return [{k:v for k, v in state.items() if k not in ('truncation', 'padding')},
             tokenizers.__version__, tokenizer.model_input_names, tokenizer.truncation_side]
 
 # %% ../../nbs/data/text.ipynb #661127f3
@@ -380,7 +380,7 @@ def tokens_key(
     pairs:list=None, # Second texts
     max_length:int=128, # Most tokens of a text (or pair)
 )->str: # 32 hexadecimal digits
-    "Digest everything that token ids depend on"
+    "Digest everything that token ids depend on."
     h = hashlib.sha256(json.dumps([_tokenizer_state(tokenizer), max_length, pairs is None], sort_keys=True).encode())
     for o in (texts, pairs or []):
         h.update(np.array([len(t) for t in o], dtype=np.int64).tobytes())
@@ -389,7 +389,7 @@ def tokens_key(
 
 # %% ../../nbs/data/text.ipynb #f9758b64
 def _saved(tt, path):
-    "Write `tt` to `path`, if that is possible"
+    "Write `tt` to `path`, if that is possible."
     types = {} if tt.types is None else dict(types=tt.types)
     try:
         with new_file(path) as f: np.savez(f, ids=tt.ids, starts=tt.starts, **types)
@@ -397,7 +397,7 @@ def _saved(tt, path):
     return tt
 
 def _loaded(path, n):
-    "Read the tokens of `n` texts from `path`, or None"
+    "Read the tokens of `n` texts from `path`, or None."
     try:
         with np.load(path, allow_pickle=False) as f: tt = TokenizedTexts(f['ids'], f['starts'], f['types'] if 'types' in f else None)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error): return None
@@ -405,7 +405,7 @@ def _loaded(path, n):
 
 # %% ../../nbs/data/text.ipynb #8bbd0cf0
 def _check_length(tokenizer, max_length, pair):
-    "Raise `ValueError` unless `max_length` leaves room for a token and suits the model"
+    "Raise `ValueError` unless `max_length` leaves room for a token and suits the model."
     least = tokenizer.num_special_tokens_to_add(pair=pair) + 1 + pair
     if not least <= max_length <= tokenizer.model_max_length:
         raise ValueError(f'max_length is {max_length}, which is not between {least} and {tokenizer.model_max_length}, '
@@ -420,7 +420,7 @@ def tokenize_texts(
     cache:bool=True, # Look into the cache first, and write to it?
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 texts
 )->TokenizedTexts:
-    "Tokenise texts, or get their tokens from the cache"
+    "Tokenise texts, or get their tokens from the cache."
     texts, pairs = check_texts(texts), None if pairs is None else check_texts(pairs, 'pairs')
     if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in tokenizer.pad_token = tokenizer.eos_token')
@@ -434,12 +434,12 @@ def tokenize_texts(
 
 # %% ../../nbs/data/text.ipynb #daf81d2c
 def _check_whole(name, v, least=1):
-    "Raise `ValueError` unless `v` is a whole number from `least` on"
+    "Raise `ValueError` unless `v` is a whole number from `least` on."
     if not (isinstance(v, (int, np.integer)) and v >= least): raise ValueError(f'{name} is {v!r}, which is not a whole number from {least} on')
 
 # %% ../../nbs/data/text.ipynb #fba9347a
 class TextItems:
-    "Tokenised texts with their labels"
+    "Tokenised texts with their labels."
     def __init__(self,
         tokens:TokenizedTexts, # Tokens of the texts
         y:np.ndarray, # Their labels, or None
@@ -454,7 +454,7 @@ class TextItems:
     def __len__(self): return len(self.tokens)
     def __getitem__(self, i):
         x, *y = self.batch([i])
-        return ({k:v[0] for k,v in x.items()}, *(o[0] for o in y))
+        return ({k:v[0] for k, v in x.items()}, *(o[0] for o in y))
     def new_empty(self): return TextItems(TokenizedTexts(self.tokens.ids[:0], np.array([0])), None, self.tokenizer, self.vocab, self.text_cols)
 
 # %% ../../nbs/data/text.ipynb #de1fff9e
@@ -462,11 +462,11 @@ class TextItems:
 def batch(self:TextItems,
     idxs:list, # Which items
 )->tuple: # (inputs, labels), or (inputs,) if there are no labels
-    "Make a batch as wide as its longest text"
+    "Make a batch as wide as its longest text."
     t, idxs = self.tokenizer, np.asarray(idxs)
     ids, mask, types = self.tokens.padded(idxs, t.pad_token_id, t.pad_token_type_id, t.padding_side == 'left')
     x = dict(input_ids=ids, token_type_ids=types, attention_mask=mask)
-    x = {k: torch.from_numpy(v) for k,v in x.items() if v is not None and k in t.model_input_names}
+    x = {k: torch.from_numpy(v) for k, v in x.items() if v is not None and k in t.model_input_names}
     return (x,) if self.y is None else (x, torch.from_numpy(self.y[idxs]))
 
 # %% ../../nbs/data/text.ipynb #01191e55
@@ -476,7 +476,7 @@ def length_sorted_order(
     rng:np.random.Generator, # Source of randomness
     chunk:int=50, # Batches sorted together
 )->np.ndarray: # A permutation; each `bs` in a row are a batch
-    "Shuffle so that neighbours have like lengths"
+    "Shuffle so that neighbours have like lengths."
     n = len(lengths)
     idxs = rng.permutation(n)
     idxs = idxs[np.lexsort((-lengths[idxs], np.arange(n)//(bs*chunk)))]
@@ -491,13 +491,13 @@ def padding_share(
     order:list, # Order in which they come
     bs:int, # Batch size
 )->float: # Padding / (padding + tokens)
-    "Share of padding, when each batch is as wide as its longest text"
+    "Share of padding, when each batch is as wide as its longest text."
     batches = [lengths[order[i:i+bs]] for i in range(0, len(order), bs)]
     return float(1 - lengths[order].sum() / sum(o.max()*len(o) for o in batches))
 
 # %% ../../nbs/data/text.ipynb #96fc7e1b
 class TextDL(SortedDL):
-    "A fastai `DataLoader` of texts, in length-sorted batches drawn from one seed"
+    "A fastai `DataLoader` of texts, in length-sorted batches drawn from one seed."
     def __init__(self,
         dataset:TextItems, # Tokenised texts
         bs:int=32, # Batch size
@@ -520,7 +520,7 @@ class TextDL(SortedDL):
 # %% ../../nbs/data/text.ipynb #0cae7860
 @patch
 def get_idxs(self:TextDL):
-    "Order of the items in the coming epoch"
+    "Order of the items in the coming epoch."
     if not self.shuffle: return np.argsort(-self.res, kind='stable').tolist()
     rng = np.random.default_rng([self.seed, self.epoch])
     self.epoch += 1
@@ -528,7 +528,7 @@ def get_idxs(self:TextDL):
 
 @patch
 def one_batch(self:TextDL):
-    "First batch of the coming epoch, which stays the coming one"
+    "First batch of the coming epoch, which stays the coming one."
     epoch = self.epoch
     try: return super(TextDL, self).one_batch()
     finally: self.epoch = epoch
@@ -540,7 +540,7 @@ def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryM
 # %% ../../nbs/data/text.ipynb #e971c890
 @patch(as_prop=True)
 def padding(self:TextDL):
-    "Share of padding: in these batches, in random ones, and if all were padded to `max_length`"
+    "Share of padding: in these batches, in random ones, and if all were padded to `max_length`."
     n, rng = len(self.res), np.random.default_rng(self.seed)
     ours = length_sorted_order(self.res, self.bs, rng, self.chunk) if self.shuffle else self.get_idxs()
     return dict(batches=padding_share(self.res, ours, self.bs), random=padding_share(self.res, rng.permutation(n), self.bs),
@@ -551,7 +551,7 @@ def padding(self:TextDL):
 def decode_texts(self:TextItems,
     input_ids, # Ids of one item, padding included
 )->list[str]: # One string a text column
-    "Turn ids back into texts"
+    "Turn ids back into texts."
     t, parts = self.tokenizer, [[]]
     for o in input_ids.tolist():
         if o == t.sep_token_id: parts.append([])
@@ -562,8 +562,8 @@ def decode_texts(self:TextItems,
 # %% ../../nbs/data/text.ipynb #22467616
 @patch
 def label_name(self:TextItems, y):
-    "Name of class `y`, of all labels where it is a row of 0 and 1, its score if there are no classes, or an empty string if it has no label"
-    if getattr(y, 'ndim', 0): return ', '.join(n for n,o in zip(self.vocab, y) if o > 0)
+    "Name of class `y`, of all labels where it is a row of 0 and 1, its score if there are no classes, or an empty string if it has no label."
+    if getattr(y, 'ndim', 0): return ', '.join(n for n, o in zip(self.vocab, y) if o > 0)
     y = y.item() if hasattr(y, 'item') else y
     if self.vocab is None: return round(y, 3)
     return self.vocab[y] if y >= 0 else ''
@@ -575,7 +575,7 @@ def batch_frame(self:TextDL,
     out=None, # The model's decisions for it
     max_n:int=9, # Most rows
 )->pd.DataFrame: # Text columns, label, prediction
-    "Make a table of a batch"
+    "Make a table of a batch."
     x, *y = to_cpu(self.one_batch() if b is None else b)
     d = self.dataset
     res = pd.DataFrame([d.decode_texts(o) for o in x['input_ids'][:max_n]], columns=d.text_cols)
@@ -585,7 +585,7 @@ def batch_frame(self:TextDL,
 
 @patch
 def show_batch(self:TextDL, b=None, max_n:int=9, show:bool=True, **kwargs):
-    "Display the texts and labels of a batch"
+    "Display the texts and labels of a batch."
     df = self.batch_frame(b, max_n=max_n)
     if not show: return df
     _display(df)
@@ -593,21 +593,21 @@ def show_batch(self:TextDL, b=None, max_n:int=9, show:bool=True, **kwargs):
 # %% ../../nbs/data/text.ipynb #229d7b37
 @patch
 def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
-    "Display the texts and labels of a batch beside the model's decisions"
+    "Display the texts and labels of a batch beside the model's decisions."
     df = self.batch_frame(b, out[0] if isinstance(out, (list, tuple)) else out, max_n)
     if not show: return df
     _display(df)
 
 # %% ../../nbs/data/text.ipynb #321027b9
 def _display(df):
-    "Show a frame with its long texts, in a notebook or a terminal"
+    "Show a frame with its long texts, in a notebook or a terminal."
     try: from IPython.display import display as show
     except ImportError: show = print
     with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): show(df)
 
 # %% ../../nbs/data/text.ipynb #ce0bbeaf
 class TextDataLoaders(DataLoaders):
-    "Data loaders of texts: training, then one or more validation sets"
+    "Data loaders of texts: training, then one or more validation sets."
     @property
     def vocab(self): return self.train.dataset.vocab
     @property
@@ -617,7 +617,7 @@ class TextDataLoaders(DataLoaders):
         bs:int=None, # Batch size; None for the validation set's
         **kwargs
     )->TextDL: # Without labels; `get_preds` puts the results back in order
-        "Make a loader of new texts"
+        "Make a loader of new texts."
         d = self.train.dataset
         texts, pairs = split_pairs(texts, len(d.text_cols))
         tok = tokenize_texts(d.tokenizer, texts, pairs, d.max_length, cache=False)
@@ -628,16 +628,16 @@ def split_pairs(
     texts, # A text, a tuple of two, or a list (series, array, frame) of either
     n_cols:int=None, # How many texts an item should have; None: as the first one
 )->tuple: # Texts, second texts or None
-    "Make lists of first and second texts"
+    "Make lists of first and second texts."
     if isinstance(texts, (str, tuple)) or not hasattr(texts, '__iter__'): texts = [texts]
     if isinstance(texts, pd.DataFrame): texts = texts.to_numpy()
     texts = texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
     if not texts: raise ValueError('there are no texts')
     n_cols = n_cols or (2 if isinstance(texts[0], (tuple, list)) else 1)
     if n_cols == 1: return check_texts(texts), None
-    for i,o in enumerate(texts):
+    for i, o in enumerate(texts):
         if not isinstance(o, (tuple, list)) or len(o) != 2: raise TypeError(f'texts[{i}] is {o!r}, not a pair of texts')
-    return [check_texts(o, w) for o,w in zip(zip(*texts), ('first texts', 'second texts'))]
+    return [check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts'))]
 
 # %% ../../nbs/data/text.ipynb #e3e3cf11
 def encode_texts(
@@ -646,7 +646,7 @@ def encode_texts(
     max_length:int=128, # Most tokens of a text (or pair)
     bs:int=32, # Batch size
 )->list[dict]: # Inputs of a model, each as wide as its longest
-    "Tokenise new texts into batches"
+    "Tokenise new texts into batches."
     _check_whole('bs', bs)
     texts, pairs = split_pairs(texts)
     items = TextItems(tokenize_texts(tokenizer, texts, pairs, max_length, cache=False), None, tokenizer)
@@ -654,7 +654,7 @@ def encode_texts(
 
 # %% ../../nbs/data/text.ipynb #bdad26b5
 def _path_columns(path):
-    "Columns of a file, or splits of a folder written by `save_to_disk`"
+    "Columns of a file, or splits of a folder written by `save_to_disk`."
     path = Path(path)
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
     if not path.is_dir(): return read_file(path)
@@ -664,15 +664,15 @@ def _path_columns(path):
 
 # %% ../../nbs/data/text.ipynb #3dcb2b75
 def _check_columns(cols):
-    "Raise `ValueError` unless all columns have as many rows as the first"
-    sizes = {k: len(v) for k,v in cols.items()}
-    for k,n in sizes.items():
+    "Raise `ValueError` unless all columns have as many rows as the first."
+    sizes = {k: len(v) for k, v in cols.items()}
+    for k, n in sizes.items():
         first, rows = next(iter(sizes.items()))
         if n != rows: raise ValueError(f'columns of different length: {first} has {rows} rows, {k} {n}')
     return cols
 
 def _frame_columns(df):
-    "Columns of a frame"
+    "Columns of a frame."
     if not df.columns.is_unique: raise ValueError(f'two columns of the frame have the same name ({", ".join(map(str, df.columns))})')
     return {k: df[k].tolist() for k in df}
 
@@ -680,12 +680,12 @@ def _frame_columns(df):
 def read_data(
     data, # File, folder written by `save_to_disk`, pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
 )->dict: # Split name -> columns (a dictionary of lists, or a `Dataset`); one split is called 'all'
-    "Read whatever holds texts"
+    "Read whatever holds texts."
     if isinstance(data, (str, Path)): data = _path_columns(data)
     if isinstance(data, pd.DataFrame): data = _frame_columns(data)
     if isinstance(data, Dataset): return dict(all=data)
     if isinstance(data, dict) and all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()): return dict(all=_check_columns(data))
-    if isinstance(data, dict): return {k: read_data(v)['all'] for k,v in data.items()}
+    if isinstance(data, dict): return {k: read_data(v)['all'] for k, v in data.items()}
     raise TypeError(f'cannot read texts from {type(data).__name__}: give a file, a pandas frame or a data set')
 
 # %% ../../nbs/data/text.ipynb #660d64fd
@@ -695,7 +695,7 @@ def _check_has(cols, name, split):
     if name not in _column_names(cols): raise ValueError(f'{split} has no column {name!r}, only {", ".join(map(repr, _column_names(cols)))}')
 
 def _column(cols, name, split):
-    "One column as a list"
+    "One column as a list."
     _check_has(cols, name, split)
     return list(cols[name])
 
@@ -709,7 +709,7 @@ def find_text_cols(
     cols, # Columns of the training set
     label_col:str|list, # The one that holds the labels, or those that do
 )->list[str]: # One or two names
-    "Find the columns that hold text: those whose first value is a string, but not numbers or nameless if others are not"
+    "Find the columns that hold text: those whose first value is a string, but not numbers or nameless if others are not."
     for o in listify(label_col): _check_has(cols, o, 'train')
     every = _column_names(cols)
     names = [o for o in every if o not in listify(label_col) and isinstance(cols[o][0], str)]
@@ -720,7 +720,7 @@ def find_text_cols(
 
 # %% ../../nbs/data/text.ipynb #eccd8f5c
 def _check_vocab(vocab, several=False):
-    "Names of classes, as strings; raise unless they differ, and there are two where a text has one"
+    "Names of classes, as strings; raise unless they differ, and there are two where a text has one."
     names = list(map(str, vocab))
     if len(set(names)) < len(names): raise ValueError(f'vocab is {names}: two classes have the same name')
     if len(names) < 2 and not several: raise ValueError(f'vocab is {names}: a classifier needs two classes')
@@ -732,10 +732,10 @@ def class_names(
     label_col:str, # The one that holds the labels
     regression:bool=None, # Scores rather than classes? None to find out
 )->list[str]|None: # Names of the classes; None for scores
-    "Name the classes"
+    "Name the classes."
     if isinstance(cols, Dataset) and isinstance(cols.features.get(label_col), ClassLabel): return _check_vocab(cols.features[label_col].names)
     labels = _column(cols, label_col, 'train')
-    for i,o in enumerate(labels):
+    for i, o in enumerate(labels):
         if o is None or o == '' or o != o: raise ValueError(f'train {label_col}[{i}] is {o!r}: every row needs a label')
     if is_regression(labels) if regression is None else regression: return None
     names, alike = label_vocab(labels), {}
@@ -746,7 +746,7 @@ def class_names(
 
 # %% ../../nbs/data/text.ipynb #fd6dd920
 def _labels(cols, label_col, vocab, split):
-    "Labels of a split as an array"
+    "Labels of a split as an array."
     labels = _column(cols, label_col, split)
     if is_multi_label(labels): return encode_label_lists(labels, vocab, f'{split} {label_col}')
     if not (isinstance(cols, Dataset) and isinstance(cols.features[label_col], ClassLabel)): return encode_labels(labels, vocab, f'{split} {label_col}')
@@ -761,14 +761,14 @@ def _is_hot(rows):
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
 
 def _flag(v, where):
-    "Read a 0 or 1"
+    "Read a 0 or 1."
     if v in (0, 1): return bool(v)
     if str(v) in ('0', '1'): return v == '1'
     raise ValueError(f'{where} is {v!r}, which is not 0 or 1')
 
 def _split_labels(labels, sep, where):
-    "Split strings at `sep`"
-    for i,o in enumerate(labels):
+    "Split strings at `sep`."
+    for i, o in enumerate(labels):
         if not isinstance(o, str): raise ValueError(f'{where}[{i}] is {o!r}: every row needs a string of labels, an empty one for none')
     return [[p.strip() for p in o.split(sep) if p.strip()] for o in labels]
 
@@ -780,10 +780,10 @@ def label_lists(
     vocab:list=None, # Names of all labels, in order; None to find them
     split:str='train', # What to call these rows in an error
 )->tuple: # For each text the names of its labels, and the names of all; None twice if each has one label
-    "Read several labels a text"
+    "Read several labels a text."
     if isinstance(label_col, (list, tuple)):
-        table = [[_flag(v, f'{split} {c}[{i}]') for i,v in enumerate(_column(cols, c, split))] for c in label_col]
-        return [[c for c,o in zip(label_col, row) if o] for row in zip(*table)], list(label_col)
+        table = [[_flag(v, f'{split} {c}[{i}]') for i, v in enumerate(_column(cols, c, split))] for c in label_col]
+        return [[c for c, o in zip(label_col, row) if o] for row in zip(*table)], list(label_col)
     labels = _column(cols, label_col, split)
     if sep is not None: labels = _split_labels(labels, sep, f'{split} {label_col}')
     if not is_multi_label(labels): return None, None
@@ -791,27 +791,27 @@ def label_lists(
 
 # %% ../../nbs/data/text.ipynb #524b0eb0
 def _named(labels, cols, label_col, vocab, split):
-    "Lists of the names of labels, and the names of all"
+    "Lists of the names of labels, and the names of all."
     names = getattr(getattr(cols.features[label_col], 'feature', None), 'names', None) if isinstance(cols, Dataset) else None
-    for i,o in enumerate(labels):
+    for i, o in enumerate(labels):
         if not is_multi_label([o]): raise ValueError(f'{split} {label_col}[{i}] is {o!r}: every row needs a list of labels, an empty one for none')
     if names: return [[names[o] for o in row] for row in labels], vocab or list(names)
     if _is_hot(labels) and (vocab is None or len(vocab) == len(labels[0])):
         vocab = vocab or [str(i) for i in range(len(labels[0]))]
-        return [[n for n,o in zip(vocab, row) if o] for row in labels], vocab
+        return [[n for n, o in zip(vocab, row) if o] for row in labels], vocab
     labels = [[str(o) for o in row] for row in labels]
     return labels, vocab or label_vocab(o for row in labels for o in row)
 
 # %% ../../nbs/data/text.ipynb #ec262cee
 def _with_lists(splits, text_cols, label_col, sep, vocab):
-    "The splits with their labels as lists in one column, its name, and the names of all labels; None if each text has one"
+    "The splits with their labels as lists in one column, its name, and the names of all labels; None if each text has one."
     lists, vocab = label_lists(splits['train'], label_col, sep, vocab)
     if lists is None: return None
     if not vocab: raise ValueError('no row of train has a label')
-    others = {k: label_lists(v, label_col, sep, vocab, k)[0] for k,v in splits.items() if k != 'train'}
-    if odd := [k for k,v in others.items() if v is None]: raise ValueError(f'train has lists of labels, {odd[0]} has not')
+    others = {k: label_lists(v, label_col, sep, vocab, k)[0] for k, v in splits.items() if k != 'train'}
+    if odd := [k for k, v in others.items() if v is None]: raise ValueError(f'train has lists of labels, {odd[0]} has not')
     name = label_col if isinstance(label_col, str) else 'labels'
-    return {k: {c: _column(v, c, k) for c in text_cols} | {name: lists if k == 'train' else others[k]} for k,v in splits.items()}, name, vocab
+    return {k: {c: _column(v, c, k) for c in text_cols} | {name: lists if k == 'train' else others[k]} for k, v in splits.items()}, name, vocab
 
 # %% ../../nbs/data/text.ipynb #49be2221
 def make_items(
@@ -825,7 +825,7 @@ def make_items(
     cache:bool=True, # Use the cache of tokens?
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 texts
 )->TextItems:
-    "Tokenise columns into items"
+    "Tokenise columns into items."
     texts = [check_texts(_column(cols, o, split), f'{split} {o}') for o in text_cols]
     if not texts[0]: raise ValueError(f'{split} has no rows')
     y = None if label_col is None else _labels(cols, label_col, vocab, split)
@@ -834,8 +834,8 @@ def make_items(
 
 # %% ../../nbs/data/text.ipynb #5700324b
 def take_rows(cols, idxs):
-    "Some rows of columns"
-    return cols.select(idxs) if isinstance(cols, Dataset) else {k: [v[i] for i in idxs] for k,v in cols.items()}
+    "Some rows of columns."
+    return cols.select(idxs) if isinstance(cols, Dataset) else {k: [v[i] for i in idxs] for k, v in cols.items()}
 
 def _n_rows(cols): return len(cols) if isinstance(cols, Dataset) else len(next(iter(cols.values()), []))
 
@@ -844,7 +844,7 @@ def draw_rows(
     n:int=None, # At most this many rows; None for all
     seed:int=42, # Decides which
 ):
-    "Draw `n` rows at random, in their order"
+    "Draw `n` rows at random, in their order."
     if n is not None: _check_whole('n_train', n)
     if n is None or n >= _n_rows(cols): return cols
     return take_rows(cols, sorted(np.random.default_rng(seed).permutation(_n_rows(cols))[:n].tolist()))
@@ -853,7 +853,7 @@ def draw_rows(
 VALID_NAMES = ('validation', 'valid', 'dev', 'val', 'validation_matched', 'validation_mismatched')
 
 def _set_aside(train, share, seed):
-    "Training and validation rows out of one set"
+    "Training and validation rows out of one set."
     n = _n_rows(train)
     if not 0 < share < 1: raise ValueError(f'valid is {share!r}, which is not a share between 0 and 1')
     k, idxs = round(n*share), np.random.default_rng(seed).permutation(n).tolist()
@@ -865,7 +865,7 @@ def split_data(
     valid=None, # Split name(s), other data, or the share to set aside; None for a split of `VALID_NAMES`, else a fifth
     seed:int=42, # Decides which rows are set aside
 )->tuple: # Training columns, dictionary of validation columns
-    "Choose the training and the validation rows"
+    "Choose the training and the validation rows."
     train = splits['train'] if 'train' in splits else next(iter(splits.values()))
     if not _n_rows(train): raise ValueError('train has no rows')
     if valid is None: valid = [o for o in VALID_NAMES if o in splits] or 0.2
@@ -895,7 +895,7 @@ def text_dls(
     progress:bool=None, # Show progress bars? None: if there are more than 20,000 texts
     device=None, # Where batches go; None for a GPU if there is one
 )->TextDataLoaders: # Training, then validation
-    "Make batches of a user's own texts"
+    "Make batches of a user's own texts."
     val_bs = 2*bs if val_bs is None else val_bs
     _check_whole('bs', bs); _check_whole('val_bs', val_bs); _check_whole('seed', seed, 0)
     train, valids = split_data(read_data(data), valid, seed)
@@ -906,8 +906,8 @@ def text_dls(
         train = valids.pop('train')
     vocab = _check_vocab(vocab, several) if vocab else class_names(train, label_col, regression)
     items = [make_items(cols, tokenizer, text_cols, label_col, vocab, max_length, split, cache, progress)
-             for split,cols in dict(train=draw_rows(train, n_train, seed), **valids).items()]
-    dls = [TextDL(o, bs=val_bs if i else bs, shuffle=i == 0, seed=seed) for i,o in enumerate(items)]
+             for split, cols in dict(train=draw_rows(train, n_train, seed), **valids).items()]
+    dls = [TextDL(o, bs=val_bs if i else bs, shuffle=i == 0, seed=seed) for i, o in enumerate(items)]
     res = TextDataLoaders(*dls, device=device or default_device())
     res.valid_names = list(valids)
     return res

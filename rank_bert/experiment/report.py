@@ -25,7 +25,7 @@ _AGAIN = 'start the sweep again as before; it writes the table anew, and does no
 def read_sweep(
     folder:str|Path, # Folder of a `Sweep`
 )->tuple: # Table of the runs, and their records by file name
-    "Read the results of a sweep from its folder"
+    "Read the results of a sweep from its folder."
     folder = Path(folder).expanduser()
     if not folder.is_dir(): raise FileNotFoundError(f'no folder {folder}')
     f = folder/'results.csv'
@@ -46,17 +46,17 @@ def read_sweep(
 _COLOURS = '#3b82d6 #e07b39 #2a9d78 #b65fc4 #c9a227 #d6526b #5aa9b8 #8b7be0'.split()
 
 def _series(summary):
-    "The pairs (method, allocator) of a summary, each with its colour"
+    "The pairs (method, allocator) of a summary, each with its colour."
     pairs = dict.fromkeys((r.method, r.allocator) for r in summary.itertuples() if r.method != 'dense')
     return {p: _COLOURS[i % len(_COLOURS)] for i, p in enumerate(pairs)}
 
 def _chance(g):
-    "What a guess scores on the task of the rows `g`, and what guess that is"
+    "What a guess scores on the task of the rows `g`, and what guess that is."
     if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'numbers that have nothing to do with the texts'
     return g.chance.max(), 'always giving the commonest label'
 
 def _at_chance(mean, sd, chance, margin=0.01):
-    "Is a score, as far as its spread over seeds can tell, no better than chance? One that is undefined, since all predictions are alike, is not"
+    "Is a score, as far as its spread over seeds can tell, no better than chance? One that is undefined, since all predictions are alike, is not."
     return not (pd.isna(chance) or mean - np.nan_to_num(sd) > chance + margin)
 
 def _chance_is_near(summary):
@@ -65,7 +65,7 @@ def _chance_is_near(summary):
     return _chance(summary)[0] > low - max(0.5*(high - low), 0.02)
 
 def _scale(ax, summary):
-    "Axis from nothing to all, logarithmic where little is kept"
+    "Axis from nothing to all, logarithmic where little is kept."
     if summary.kept.min() >= 0.1: return ax.set_xlim(0, max(1, summary.kept.max()) + 0.03)
     ticks = [o for o in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if o >= 0.7*summary.kept.min()]
     ax.set_xscale('log')
@@ -79,7 +79,7 @@ def plot_scores(
     colours:dict=None, # (method, allocator) to colour
     ink:str='#888888', # Colour of the dense model
 ): # Matplotlib axes
-    "Draw the score against the fraction kept"
+    "Draw the score against the fraction kept."
     ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
     for (method, allocator), c in (colours or _series(summary)).items():
         g = summary[(summary.method == method) & (summary.allocator == allocator)].sort_values('kept')
@@ -106,7 +106,7 @@ _CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # what 
             (r"font: [^;\"]*?([\d.]+px) [^;\"]*", r'font-size: \1'), (r'font-family: [^;"]*;? ?', '')] # the size of the page, and its font
 
 def _svg(draw, size=(5.4, 3.4), label=''):
-    "What `draw(ax)` draws, as an SVG element for the page"
+    "What `draw(ax)` draws, as an SVG element for the page."
     with mpl.rc_context({**_STYLE, 'svg.hashsalt': label}):
         fig = Figure(figsize=size, layout='constrained')
         draw(fig.subplots())
@@ -120,8 +120,8 @@ def _svg(draw, size=(5.4, 3.4), label=''):
 # %% ../../nbs/experiment/report.ipynb #14a2c352
 def rank_table(
     records:list, # Records of one task, model, method, allocator and budget, one for each seed
-)->pd.DataFrame: # One row for each linear map: layer, role, rank (mean over seeds; the full one if dense), full, break_even, and the shares of the seeds where it is dense, or over break-even
-    "Average the ranks of runs that differ in the seed"
+)->pd.DataFrame: # One row for each linear layer: layer, role, rank (mean over seeds; the full one if dense), full, break_even, and the shares of the seeds where it is dense, or over break-even
+    "Average the ranks of runs that differ in the seed."
     t = pd.concat([pd.DataFrame(r['map']) for r in records])
     t['dense'], t['over'] = t['rank'].isna().astype(float), (t['rank'].astype(float) >= t.break_even).astype(float)
     t['rank'] = t['rank'].astype(float).fillna(t.full.astype(float))
@@ -130,7 +130,7 @@ def rank_table(
 
 # %% ../../nbs/experiment/report.ipynb #b24e0f03
 def _cell(r):
-    "One cell of a heat map"
+    "One cell of a heat map."
     share, over = r['rank']/r.full, r.over > 0
     text = 'dense' if r.dense == 1 else f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('&#8593;' if over else '')
     tip = f"layer {r.layer}, {r.role}: " + ('left dense' if r.dense == 1 else f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
@@ -139,7 +139,7 @@ def _cell(r):
     return f'<td{mark} style="--s:{share:.3f}" title="{tip}">{text}</td>'
 
 def _heat(t, title):
-    "A heat map of one rank table"
+    "A heat map of one rank table."
     roles = [o for o in t.role.cat.categories if o in set(t.role)]
     head = ''.join(f'<th scope="col">{html.escape(o).replace("_", " ")}</th>' for o in roles)
     cells = {(r.layer, r.role): _cell(r) for _, r in t.iterrows()}
@@ -159,17 +159,17 @@ _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_para
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _td(column, value, names={}):
-    "One cell of a table, with the value that it sorts by"
+    "One cell of a table, with the value that it sorts by."
     if pd.isna(value): return '<td class="n" data-v="">&ndash;</td>'
     if isinstance(value, str): return f'<td data-v="{html.escape(value)}">{_name(value, names) if column == "model" else html.escape(value)}</td>'
     return f'<td class="n" data-v="{float(value):.10g}">{_FORMATS.get(column, "{:g}".format)(value)}</td>'
 
 def _name(model, names):
-    "The short name of a model, and all of it as a tooltip"
+    "The short name of a model, and all of it as a tooltip."
     return f'<span title="{html.escape(model)}">{html.escape(names.get(model, model))}</span>'
 
 def _table(df, names):
-    "A table that sorts by a click on a heading, without the task or model if there is only one"
+    "A table that sorts by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     head = ''.join(f'<th scope="col" class="{"n" if pd.api.types.is_numeric_dtype(df[c]) else ""}"><button>{_TITLES.get(c, c)}</button></th>' for c in df)
     body = ''.join('<tr>' + ''.join(_td(c, v, names) for c, v in zip(df, r)) + '</tr>' for r in df.itertuples(index=False))
@@ -181,7 +181,7 @@ def cautions(
     records:dict=None, # Their records
     others:int=0, # Finished runs in the folder that the table leaves out
 )->list: # Sentences
-    "List what limits the numbers of a sweep"
+    "List what limits the numbers of a sweep."
     res, done, names = [], df[df.status == 'done'], short_names(df.model)
     for model, g in done.groupby('model'):
         if g.weights_from.astype(str).str.contains('random').any():
@@ -198,7 +198,7 @@ def cautions(
     return res
 
 def _of_dense(name, g):
-    "What limits the numbers of one model on one task; `g` are the rows of the dense model"
+    "What limits the numbers of one model on one task; `g` are the rows of the dense model."
     res, (chance, guess) = [], _chance(g)
     if _at_chance(g.score.mean(), g.score.std(), chance):
         res.append(f'{name} is hardly better before it is shrunk ({_number(g.score.mean())}) than {guess} ({chance:.3f}): conclude nothing from what is left of it.')
@@ -216,7 +216,7 @@ def headline(
     summary:pd.DataFrame, # From `summarize`, one task and model
     loss:float=0.01, # What may be lost of the score
 )->str: # HTML
-    "Say in a sentence how small the model can be at nearly the dense score"
+    "Say in a sentence how small the model can be at nearly the dense score."
     dense, small = (summary[(summary.method == 'dense') == o] for o in (True, False))
     if not len(dense): return 'The dense model was not measured.'
     d = dense.iloc[0]
@@ -235,12 +235,12 @@ def _pick(r): return (f'<b>{_percent(r.kept)}</b> kept by {html.escape(r.method)
 def _title(task, model, names): return f'{html.escape(task)} <span class="soft">&middot;</span> {_name(model, names)}'
 
 def _bands(summary):
-    "What the bands are, if there are any"
+    "What the bands are, if there are any."
     if not (summary.seeds > 1).any(): return ''
     return '<p class="soft">Means over seeds. Bands: one standard deviation, of the score for the dense model, of the change from the dense model of the same seed for the others.</p>'
 
 def _scores_section(summary, names):
-    "The panels of scores, with one legend"
+    "The panels of scores, with one legend."
     colours, groups = _series(summary), list(summary.groupby(['task', 'model'], sort=False))
     near = dict.fromkeys(_chance(g)[1] for _, g in groups if _chance_is_near(g))
     key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>' for (m, a), c in colours.items())
@@ -253,7 +253,7 @@ def _scores_section(summary, names):
 _BY = ['task', 'model', 'method', 'allocator']
 
 def _ranks_section(df, records, names):
-    "The heat maps, one fold for each task, model, method and allocator"
+    "The heat maps, one fold for each task, model, method and allocator."
     folds = []
     small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin([k for k, r in records.items() if 'map' in r])]
     for (t, m, method, allocator), g in small.groupby(_BY, sort=False):
@@ -267,7 +267,7 @@ def _ranks_section(df, records, names):
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
 def _tables_section(df, summary, names):
-    "The summary, all runs, and what failed"
+    "The summary, all runs, and what failed."
     columns = [*_BY, 'budget', 'kept', 'score', 'sd', 'change', 'change_sd', 'encoder_params', 'total_params', 'flops', 'latency_ms', 'speedup', 'seeds']
     if not (summary.seeds > 1).any(): columns = [c for c in columns if c not in ('sd', 'change_sd')]
     runs = df[df.status == 'done'][[*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']]
@@ -278,12 +278,12 @@ def _tables_section(df, summary, names):
 
 # %% ../../nbs/experiment/report.ipynb #d44d3a7d
 def _varied(values):
-    "One value as it is, several as a list"
+    "One value as it is, several as a list."
     shown = list(dict.fromkeys('–' if v is None or v == '' else v if isinstance(v, str) else f'{v:g}' if isinstance(v, float) else str(v) for v in values))
     return html.escape(', '.join(shown[:8]) + (' ...' if len(shown) > 8 else ''))
 
 def _settings(df, records):
-    "The settings of all runs, those of the shrinking only from the runs that have them"
+    "The settings of all runs, those of the shrinking only from the runs that have them."
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
     keys = dict.fromkeys(k for o in settings for k in o if k not in ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps'))
     rows = {k.replace('_', ' '): _varied(o[k] for o in settings if k in o) for k in keys}
@@ -294,7 +294,7 @@ def _settings(df, records):
     return rows
 
 def _settings_section(df, records, names):
-    "Settings, machine and origin of the weights"
+    "Settings, machine and origin of the weights."
     origin = ''.join(f'<dt>{_name(m, names)}</dt><dd>{_varied(g.dropna().unique())}</dd>' for m, g in df.groupby('model').weights_from)
     pairs = ''.join(f'<dt>{k}</dt><dd>{v}</dd>' for k, v in _settings(df, records).items()) if records else ''
     return f'<h2>Where the weights came from</h2><dl>{origin}</dl>' + (f'<h2>Settings</h2><dl>{pairs}</dl>' if pairs else '')
@@ -354,14 +354,14 @@ for (const table of document.querySelectorAll('table.sortable')) for (const [i, 
 _SINGULAR = {'runs finished': 'run finished', 'ways to shrink': 'way to shrink', 'of computing': 'of computing'}
 
 def _facts(df):
-    "What the sweep consisted of, at a glance"
+    "What the sweep consisted of, at a glance."
     done = df[df.status == 'done']
     facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'), (df.seed.nunique(), 'seeds'),
              (df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups, 'ways to shrink'), (_seconds(done.seconds.sum()), 'of computing')]
     return '<div class="facts">' + ''.join(f'<div><b>{v}</b><span>{_SINGULAR.get(k, k[:-1]) if v == 1 else k}</span></div>' for v, k in facts) + '</div>'
 
 def _page(df, records, title, others):
-    "The whole page"
+    "The whole page."
     notes = ''.join(f'<li>{html.escape(o)}</li>' for o in cautions(df, records, others))
     summary, names = summarize(df), short_names(df.model)
     sections = (_scores_section(summary, names), _ranks_section(df, records, names), _tables_section(df, summary, names)) if len(summary) else \
@@ -378,7 +378,7 @@ def report(
     folder:str|Path, # Folder of a `Sweep`
     title:str='Rank and score', # Heading of the page
 )->Path: # `report.html` in that folder
-    "Write a web page about a sweep"
+    "Write a web page about a sweep."
     df, records = read_sweep(folder)
     out = Path(folder).expanduser()/'report.html'
     with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(left_out(folder, df.run))), encoding='utf-8')

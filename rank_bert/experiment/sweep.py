@@ -42,12 +42,12 @@ def dense_run(
     model:str, # Name or folder
     seed:int, # Seed of the fine-tuning
 )->Run: # Its method is 'dense', its budget 1
-    "Make the run that measures a model before it is shrunk"
+    "Make the run that measures a model before it is shrunk."
     return Run(task, model, seed, 'dense', 'none', 1.)
 
 # %% ../../nbs/experiment/sweep.ipynb #70fa03b9
 def _random_batch(model, batch, length):
-    "Token ids for `model`, made without touching the global random generator"
+    "Token ids for `model`, made without touching the global random generator."
     hf = encoder_of(model)
     ids = torch.randint(hf.config.vocab_size, (batch, length), generator=torch.Generator().manual_seed(0))
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
@@ -60,7 +60,7 @@ def latency(
     length:int=64, # Tokens in each
     repeats:int=9, # Passes to take the median of
 )->float: # Milliseconds a batch
-    "Measure the median time of a forward pass"
+    "Measure the median time of a forward pass."
     hf, x, times = encoder_of(model), _random_batch(model, batch, length), []
     wait = torch.cuda.synchronize if hf.device.type == 'cuda' else lambda: None
     with evaluating(hf):
@@ -73,8 +73,8 @@ def latency(
 # %% ../../nbs/experiment/sweep.ipynb #e52d5122
 def rank_map(
     model, # A model, or anything that contains one
-)->list: # For each linear map a dict: layer, role, rank (None if dense), full rank, break-even rank
-    "List the rank of every linear map of an encoder"
+)->list: # For each linear layer a dict: layer, role, rank (None if dense), full rank, break-even rank
+    "List the rank of every linear layer of an encoder."
     shape = lambda m: (m.out_features, m.in_features)
     return [dict(layer=o.layer, role=o.role, rank=getattr(o.module, 'rank', None), full=min(shape(o.module)),
                  break_even=break_even(*shape(o.module))) for o in linears(model)]
@@ -83,7 +83,7 @@ def rank_map(
 def short_names(
     models, # Names on the hub, or folders
 )->dict: # Name -> its last parts
-    "Shorten the names of models as far as they stay apart"
+    "Shorten the names of models as far as they stay apart."
     models = list(dict.fromkeys(map(str, models)))
     tail = lambda m, n: Path(*Path(m).parts[-n:]).as_posix()
     unique = lambda m, n: sum(tail(o, n) == tail(m, n) for o in models) == 1
@@ -91,25 +91,25 @@ def short_names(
 
 # %% ../../nbs/experiment/sweep.ipynb #93c31e1e
 def _several(x):
-    "`x` as a tuple without repetitions"
+    "`x` as a tuple without repetitions."
     return tuple(dict.fromkeys(x if isinstance(x, (list, tuple, set, range, np.ndarray)) else (x,)))
 
 def _known(values, registry, what):
-    "Raise unless all of `values` are in `registry`"
+    "Raise unless all of `values` are in `registry`."
     for v in values:
         if v not in registry: raise ValueError(f"no {what} {v!r}; known are {', '.join(registry)}")
     return values
 
 # %% ../../nbs/experiment/sweep.ipynb #38610f69
 def _check_count(name, value, least=1):
-    "Raise unless `value` is a whole number of at least `least`"
+    "Raise unless `value` is a whole number of at least `least`."
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f'{name} {value!r}: expected a whole number of at least {least}')
     return int(value)
 
 # %% ../../nbs/experiment/sweep.ipynb #c3554ec1
 class Sweep:
-    "Tasks x models x methods x budgets x seeds, each finished run kept in a folder"
+    "Tasks x models x methods x budgets x seeds, each finished run kept in a folder."
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
         models:str|tuple=('prajjwal1/bert-tiny',), # Names on the hub, or folders
@@ -141,7 +141,7 @@ class Sweep:
 # %% ../../nbs/experiment/sweep.ipynb #255a2a7e
 @patch
 def _check(self:Sweep):
-    "Raise if a setting cannot be right"
+    "Raise if a setting cannot be right."
     self.tasks, self.models = _several([glue_task(o).name for o in self.tasks]), _several([str(o) for o in self.models])
     _known(self.methods, DECOMPOSITIONS, 'method'); _known(self.allocators, ALLOCATORS, 'allocator')
     self.budgets = _several([check_budget(o) for o in self.budgets])
@@ -156,14 +156,14 @@ def _check(self:Sweep):
 
 @patch
 def _source_folder(self:Sweep):
-    "The folder that the data come from, or None"
+    "The folder that the data come from, or None."
     source = str(glue_source(self.source))
     return None if source in ('sample', 'hub') else source
 
 # %% ../../nbs/experiment/sweep.ipynb #58483ce4
 @patch
 def grid(self:Sweep)->list: # `Run`s, those that start from the same fine-tuned model side by side, the dense one first
-    "List all runs"
+    "List all runs."
     return [run for t, m, s in itertools.product(self.tasks, self.models, self.seeds)
             for run in (dense_run(t, m, s), *(Run(t, m, s, *o) for o in itertools.product(self.methods, self.allocators, self.budgets)))]
 
@@ -171,18 +171,18 @@ def grid(self:Sweep)->list: # `Run`s, those that start from the same fine-tuned 
 def looks_at_data(
     method:str, # Key of `DECOMPOSITIONS`, or 'dense'
 )->bool: # Does it need a calibration?
-    "Tell whether a method needs to see data"
+    "Tell whether a method needs to see data."
     return method in DECOMPOSITIONS and bool(DECOMPOSITIONS[method].needs)
 
 # %% ../../nbs/experiment/sweep.ipynb #b2c7bf52
 def _state(path):
-    "The files in the folder `path`, each with size and time; None if there is none"
+    "The files in the folder `path`, each with size and time; None if there is none."
     p = Path(path).expanduser()
     if not path or not p.is_dir(): return None
     return [[str(p.resolve())], *([o.relative_to(p).as_posix(), o.stat().st_size, o.stat().st_mtime_ns] for o in sorted(p.rglob('*')) if o.is_file())]
 
 def _hash(settings):
-    "A short name for a dict of settings"
+    "A short name for a dict of settings."
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 # %% ../../nbs/experiment/sweep.ipynb #2e1c8198
@@ -190,7 +190,7 @@ def _hash(settings):
 def tuning_settings(self:Sweep,
     run, # A `Run`
 )->dict: # All that the fine-tuned model depends on
-    "List the settings of the fine-tuning that a run starts from"
+    "List the settings of the fine-tuning that a run starts from."
     folder = self._source_folder()
     state = dict(model=_state(run.model), tokenizer=_state(self.tokenizer or ''), source=folder and _state(task_folder(run.task, folder)))
     same = {k: getattr(self, k) for k in 'pretrained n_train epochs lr bs max_length'.split()}
@@ -201,14 +201,14 @@ def tuning_settings(self:Sweep,
 def settings(self:Sweep,
     run, # A `Run`
 )->dict: # All that its numbers depend on
-    "List the settings of a run"
+    "List the settings of a run."
     sees = {k: v for k, v in dict(n_calibration=self.n_calibration, steps=self.steps).items() if looks_at_data(run.method) and (k, v) != ('steps', 1)}
     return dict(self.tuning_settings(run), **sees, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
 
 # %% ../../nbs/experiment/sweep.ipynb #c70213ac
 def _slug(*words):
-    "What a person reads of a file name"
+    "What a person reads of a file name."
     return re.sub(r'[^\w.-]+', '-', '_'.join(words))
 
 @patch
@@ -225,7 +225,7 @@ def _words(self:Sweep, run):
 
 # %% ../../nbs/experiment/sweep.ipynb #f8a10a7d
 class Notify(Callback):
-    "Call a function after each batch, another one after each epoch, with the learner"
+    "Call a function after each batch, another one after each epoch, with the learner."
     def __init__(self, batch=noop, epoch=noop): self.on_batch, self.on_epoch = batch, epoch
     def after_batch(self):
         if self.training: self.on_batch(self.learn)
@@ -234,13 +234,13 @@ class Notify(Callback):
 def default_lr(
     model, # Anything with a model that remembers where its weights come from
 )->float: # 1e-3 from random weights, else 1e-4
-    "Choose a learning rate by where the weights come from"
+    "Choose a learning rate by where the weights come from."
     return 1e-3 if encoder_of(model).weights_from == 'random' else 1e-4
 
 def default_epochs(
     learn, # An `EncoderLearner`
 )->int: # 10 from random weights; from others 2, or 4 with fewer than 8,000 training rows
-    "Choose the number of epochs by where the weights come from and how much there is to learn from"
+    "Choose the number of epochs by where the weights come from and how much there is to learn from."
     return 10 if encoder_of(learn.model).weights_from == 'random' else 4 if len(learn.dls.train_ds) < 8000 else 2
 
 # %% ../../nbs/experiment/sweep.ipynb #327bf88f
@@ -256,7 +256,7 @@ def _is_whole(folder):
 # %% ../../nbs/experiment/sweep.ipynb #a8358e1b
 @patch
 def _learner(self:Sweep, run, model, **kwargs):
-    "A learner of `model` for the data of `run`"
+    "A learner of `model` for the data of `run`."
     return glue_learner(run.task, model, source=self.source, n_train=self.n_train, bs=self.bs, max_length=self.max_length, seed=run.seed, **kwargs)
 
 @patch
@@ -264,7 +264,7 @@ def tune(self:Sweep,
     run, # A `Run`
     tick=noop, # Called after each epoch, with the learner
 )->Path: # Folder of the fine-tuned model, with `tuning.json` inside
-    "Fine-tune the model that a run starts from, unless that was done before"
+    "Fine-tune the model that a run starts from, unless that was done before."
     folder = self.model_folder(run)
     if _is_whole(folder): return folder
     if folder.exists():
@@ -282,16 +282,16 @@ def tune(self:Sweep,
 
 # %% ../../nbs/experiment/sweep.ipynb #d9519b6d
 def _write_json(path, record):
-    "Write a JSON file that is whole or absent"
+    "Write a JSON file that is whole or absent."
     with new_file(path) as tmp: tmp.write_text(json_text(record, indent=1), encoding='utf-8')
 
 # %% ../../nbs/experiment/sweep.ipynb #2f9af2f3
 def _main_metric(scores, learn):
-    "Name and value of the task's first metric, on its first validation set"
+    "Name and value of the task's first metric, on its first validation set."
     return next((k, v) for k, v in scores.items() if k.startswith(learn.score_names[0]))
 
 def _chance(learn):
-    "What a model would score that always gives the commonest label; 0 for a correlation"
+    "What a model would score that always gives the commonest label; 0 for a correlation."
     if learn.dls.vocab is None: return 0.
     y = torch.cat([y for _, y in learn.dls.valid]).cpu()
     constant = torch.nn.functional.one_hot(y.mode().values, len(learn.dls.vocab)).expand(len(y), -1)
@@ -299,14 +299,14 @@ def _chance(learn):
 
 # %% ../../nbs/experiment/sweep.ipynb #85e252dd
 def _kept(model):
-    "The fraction of the weights of the encoder's linear maps, were they all dense, that a model has"
+    "The fraction of the weights of the encoder's linear layers, were they all dense, that a model has."
     maps = linears(model)
     ranks, shapes = {o.name: getattr(o.module, 'rank', None) for o in maps}, {o.name: (o.module.out_features, o.module.in_features) for o in maps}
     return RankPlan(ranks, shapes).kept
 
 @patch
 def _measure(self:Sweep, learn):
-    "All numbers of one model"
+    "All numbers of one model."
     scores, hf = learn.evaluate(), learn.hf_model
     metric, value = _main_metric(scores, learn)
     size = encoder_params(hf)
@@ -316,7 +316,7 @@ def _measure(self:Sweep, learn):
 # %% ../../nbs/experiment/sweep.ipynb #95c5dad4
 @patch
 def _shrunk(self:Sweep, run, dense, known):
-    "The learner of the model that `run` asks for; `known` is a dict that remembers the calibration and the last decomposition"
+    "The learner of the model that `run` asks for; `known` is a dict that remembers the calibration and the last decomposition."
     looks = looks_at_data(run.method)
     if looks and ('calibration' not in known or self.steps > 1):
         set_seed(run.seed)
@@ -331,12 +331,12 @@ def _shrunk(self:Sweep, run, dense, known):
 _LIBRARIES = ('torch', 'transformers', 'fastai', 'datasets')
 
 def _machine(learn):
-    "What a measured time depends on"
+    "What a measured time depends on."
     return dict(device=str(encoder_of(learn.model).device), threads=torch.get_num_threads(), versions=dict(rank_bert=__version__, **{k: version(k) for k in _LIBRARIES}))
 
 @patch
 def _do(self:Sweep, run, dense, tuning, known):
-    "Do one run, given the learner of the fine-tuned model"
+    "Do one run, given the learner of the fine-tuned model."
     start = time.perf_counter()
     small = dense if run.method == 'dense' else self._shrunk(run, dense, known)
     res = self._measure(small)
@@ -350,13 +350,13 @@ _RUN_FILE = re.compile(r'[^.].*_[0-9a-f]{12}\.json')
 def run_files(
     folder:str|Path, # Folder of a sweep
 )->list: # Paths, sorted
-    "List the files that hold the runs of a sweep"
+    "List the files that hold the runs of a sweep."
     return sorted(o for o in (Path(folder)/'runs').glob('*.json') if _RUN_FILE.fullmatch(o.name))
 
 def read_record(
     file:Path, # One of `run_files`
 )->dict: # The record; None, with a warning, if the file is not a whole one
-    "Read the record of a run"
+    "Read the record of a run."
     try: r = json.loads(file.read_text(encoding='utf-8'))
     except (OSError, ValueError): r = None
     if isinstance(r, dict) and r.keys() >= {'status', 'settings', *Run._fields}: return r
@@ -365,27 +365,27 @@ def read_record(
 # %% ../../nbs/experiment/sweep.ipynb #fc1219f4
 @patch
 def _record(self:Sweep, run, result):
-    "Write the file of one run"
+    "Write the file of one run."
     _write_json(self.run_file(run), dict(result, settings=self.settings(run)))
 
 @patch
 def stored(self:Sweep,
     run, # A `Run`
 )->dict: # What is known of it, or None
-    "Read the record of a run"
+    "Read the record of a run."
     f = self.run_file(run)
     return read_record(f) if f.is_file() else None
 
 @patch
 def pending(self:Sweep)->list: # `Run`s that are not done
-    "List the runs that the next `run` will do"
+    "List the runs that the next `run` will do."
     return [r for r in self.grid() if (self.stored(r) or {}).get('status') != 'done']
 
 # %% ../../nbs/experiment/sweep.ipynb #51350c89
 def check_own(
     folder:Path, # Where a sweep is to write
 )->Path: # The same
-    "Raise `FileExistsError` unless a folder is absent, empty but for hidden files, or that of a sweep"
+    "Raise `FileExistsError` unless a folder is absent, empty but for hidden files, or that of a sweep."
     found = sorted(o.name for o in folder.glob('[!.]*')) if folder.is_dir() else []
     if found and not (folder/'.lock').is_file() and not run_files(folder):
         raise FileExistsError(f"{folder} holds {', '.join(found[:3])}{' ...' if len(found) > 3 else ''} and is not the folder of a sweep, which writes results.csv, report.html, "
@@ -397,7 +397,7 @@ _UNFINISHED = re.compile(r'\..+_[0-9a-f]{12}(\.[a-z0-9_]{8})+(\.json)?') # the n
 
 @patch
 def _locked(self:Sweep):
-    "The lock of the folder, taken; what a killed process left half-written is removed"
+    "The lock of the folder, taken; what a killed process left half-written is removed."
     check_own(self.folder).mkdir(parents=True, exist_ok=True)
     lock = FileLock(self.folder/'.lock')
     try: lock.acquire(timeout=0)
@@ -412,7 +412,7 @@ def _error(e): return f"{type(e).__name__}: {' '.join(str(e).split())}"[:500]
 
 @patch
 def _group(self:Sweep, runs, bar, log):
-    "Do the runs of one fine-tuned model"
+    "Do the runs of one fine-tuned model."
     def step(text): bar.set_postfix_str(text)
     def tick(learn): bar.update(1)
     step(f'fine-tuning {short_names(self.models)[runs[0].model]} on {runs[0].task}')
@@ -431,14 +431,14 @@ def _group(self:Sweep, runs, bar, log):
 
 @patch
 def _failed(self:Sweep, runs, error, bar, log):
-    "Note that runs failed"
+    "Note that runs failed."
     for run in runs:
         self._record(run, dict(status='failed', **run._asdict(), error=error))
         bar.update(1); log(f"{self._line(run)}: FAILED, {error}")
 
 @patch
 def _line(self:Sweep, run):
-    "A run as it is told to a reader"
+    "A run as it is told to a reader."
     task, _, *rest = self._words(run)
     return ' '.join([task, short_names(self.models)[run.model], *rest])
 
@@ -448,7 +448,7 @@ def run(self:Sweep,
     progress:bool=True, # Show a progress bar?
     log=noop, # Called with a line for each run that ends, such as `print`
 )->pd.DataFrame: # As `results`
-    "Do all runs that are not done yet, and write `results.csv`, also when interrupted"
+    "Do all runs that are not done yet, and write `results.csv`, also when interrupted."
     lock = self._locked()
     try:
         try: self._run_pending(progress, log)
@@ -460,7 +460,7 @@ def run(self:Sweep,
 
 @patch
 def _run_pending(self:Sweep, progress, log):
-    "Do all runs that are not done yet, those of one fine-tuned model after the other"
+    "Do all runs that are not done yet, those of one fine-tuned model after the other."
     groups = [list(g) for _, g in itertools.groupby(self.pending(), lambda r: r[:3])]
     total = sum(len(g) + self.epochs*(not _is_whole(self.model_folder(g[0]))) for g in groups)
     with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
@@ -472,7 +472,7 @@ _COLUMNS = ('status task model weights_from seed method allocator budget steps k
 
 @patch
 def records(self:Sweep)->dict: # File name to record, in the order of task, model, seed, method, allocator, and falling budget
-    "Read the records of all runs in the folder with the settings of this sweep"
+    "Read the records of all runs in the folder with the settings of this sweep."
     found = {}
     for f in run_files(self.folder):
         r = read_record(f)
@@ -483,14 +483,14 @@ def records(self:Sweep)->dict: # File name to record, in the order of task, mode
 # %% ../../nbs/experiment/sweep.ipynb #d990f074
 @patch
 def results(self:Sweep)->pd.DataFrame: # One row a run
-    "Tabulate the runs in the folder that have the settings of this sweep"
+    "Tabulate the runs in the folder that have the settings of this sweep."
     rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')), steps=r['settings'].get('steps', 1), **{k: r['settings'][k] for k in ('latency_batch', 'latency_length')})
             for f, r in self.records().items()]
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 @patch
 def _write_csv(self:Sweep):
-    "Write `results.csv`, and give the table"
+    "Write `results.csv`, and give the table."
     res = self.results()
     with new_file(self.folder/'results.csv') as tmp: res.to_csv(tmp, index=False)
     return res
@@ -500,7 +500,7 @@ def left_out(
     folder:str|Path, # Folder of a sweep
     names, # File names of the runs that a table has
 )->list: # Files of the finished runs in the folder that it has not
-    "List the runs that a table of results leaves out"
+    "List the runs that a table of results leaves out."
     names = set(names)
     return [o for o in run_files(folder) if o.name not in names and (read_record(o) or {}).get('status') == 'done']
 
@@ -513,7 +513,7 @@ _GROUP = ['task', 'model', 'method', 'allocator', 'budget']
 def summarize(
     results:pd.DataFrame, # From `Sweep.results`
 )->pd.DataFrame: # One row for each task, model, method, allocator and budget
-    "Average runs over seeds, and relate them to the dense model"
+    "Average runs over seeds, and relate them to the dense model."
     r = results[results.status == 'done'].copy()
     dense = r[r.method == 'dense'].set_index(['task', 'model', 'seed'])
     at = pd.MultiIndex.from_frame(r[['task', 'model', 'seed']])

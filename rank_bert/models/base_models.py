@@ -33,7 +33,7 @@ _SIZES = dict(tiny=(2, 128), mini=(4, 256), small=(4, 512), medium=(8, 512), bas
 
 # %% ../../nbs/models/base_models.ipynb #a61c9e6d
 def _layers_width(size):
-    "The number of layers and the width that `size` stands for"
+    "The number of layers and the width that `size` stands for."
     if isinstance(size, str):
         m = re.fullmatch(r'.*?L-?(\d+)[_-]H-?(\d+).*', size)
         size = tuple(map(int, m.groups())) if m else _SIZES.get(size.lower().split('bert-')[-1])
@@ -48,7 +48,7 @@ def bert_config(
     num_labels:int=2, # Outputs of the classification head
     **overrides, # Settings of `BertConfig` to change
 )->BertConfig: # Configuration, no weights
-    "Make the configuration of one of the 24 BERT miniatures"
+    "Make the configuration of one of the 24 BERT miniatures."
     try: l, h = _layers_width(size)
     except ValueError as e: raise ValueError(f'{size!r}: {e}') from None
     shape = dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
@@ -58,14 +58,14 @@ def bert_config(
 def count_parameters(
     model:nn.Module, # Any module
 )->int: # Trainable parameters, each tensor once
-    "Count the parameters of `model` that require a gradient"
+    "Count the parameters of `model` that require a gradient."
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 # %% ../../nbs/models/base_models.ipynb #8bd35ddf
 GLUE_NUM_LABELS = dict(cola=2, sst2=2, mrpc=2, qqp=2, stsb=1, mnli=3, qnli=2, rte=2, wnli=2)
 
 def _num_labels(task_name, num_labels):
-    "`num_labels`, or else the number of labels of the GLUE task"
+    "`num_labels`, or else the number of labels of the GLUE task."
     if num_labels is not None:
         if isinstance(num_labels, bool) or not isinstance(num_labels, int) or num_labels < 1:
             raise ValueError(f'num_labels={num_labels!r}: expected a positive integer')
@@ -77,7 +77,7 @@ def _num_labels(task_name, num_labels):
 # %% ../../nbs/models/base_models.ipynb #de93f952
 @contextmanager
 def quiet_transformers():
-    "Silence the load report and the progress bars of transformers"
+    "Silence the load report and the progress bars of transformers."
     level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
     hf_logging.set_verbosity_error(); hf_logging.disable_progress_bar()
     try: yield
@@ -89,7 +89,7 @@ def quiet_transformers():
 def is_model_folder(
     name:str|Path, # Name of a model, or folder of a saved one
 )->bool: # False for a name
-    "Tell a folder from a name; raise `OSError` if it is no folder of a saved model, or reads like a path and nothing is there"
+    "Tell a folder from a name; raise `OSError` if it is no folder of a saved model, or reads like a path and nothing is there."
     p = Path(name).expanduser()
     if p.is_dir():
         if (p/'config.json').is_file(): return True
@@ -104,7 +104,7 @@ def is_model_folder(
 def _one_line(e): return ' '.join(str(e).split()).split(' If this is a private repository')[0][:300]
 
 def _cached_or_hub(load, name):
-    "Return `load(local_files_only=True)`, or else `load` from the hub, and where it came from; `OSError` if neither has it"
+    "Return `load(local_files_only=True)`, or else `load` from the hub, and where it came from; `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
     except OSError: pass
     if not hub_reachable():
@@ -117,7 +117,7 @@ def _cached_or_hub(load, name):
 _OWN_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
 
 def _load_config(name, **kwargs):
-    "The configuration of the model `name` (a folder, or on the hub)"
+    "The configuration of the model `name` (a folder, or on the hub)."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
     try: return AutoConfig.from_pretrained(name, **kwargs)
     except (ValueError, KeyError) as e:
@@ -131,7 +131,7 @@ def _load_config(name, **kwargs):
 
 # %% ../../nbs/models/base_models.ipynb #0d73b690
 def _check_loaded(model, info, name, trained_head):
-    "Warn of weights that the checkpoint `name` should have brought and did not, raise if it brought none of the encoder"
+    "Warn of weights that the checkpoint `name` should have brought and did not, raise if it brought none of the encoder."
     own = model.base_model_prefix + '.'
     missing = {*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])}
     lost, head = sorted(k for k in missing if k.startswith(own)), sorted(k for k in missing if not k.startswith(own))
@@ -146,14 +146,14 @@ def _check_loaded(model, info, name, trained_head):
 def _some(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
 
 def _check_left_out(model, unexpected, name):
-    "Warn of weights of the encoder in the checkpoint `name` that `model` has no place for"
+    "Warn of weights of the encoder in the checkpoint `name` that `model` has no place for."
     own, parts = model.base_model_prefix + '.', {n for n, _ in model.base_model.named_children()} # names in a bare encoder's file have no prefix
     left = sorted(k for k in unexpected if (k.startswith(own) or k.split('.')[0] in parts) and not k.removeprefix(own).startswith('pooler.'))
     if left: warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} and are LEFT OUT: {_some(left)}; does the configuration fit?")
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
-    "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit"
+    "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
     config = _load_config(name, **kwargs)
     method = (getattr(config, 'quantization_config', None) or {}).get('quant_method')
     if method == 'rank_bert':
@@ -172,14 +172,14 @@ def _load_model(name, num_labels, overrides, **kwargs):
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
 def _remember(model, origin):
-    "Note on `model` and in its config where the weights came from"
+    "Note on `model` and in its config where the weights came from."
     began = getattr(model.config, 'weights_from', None)
     if began and origin.startswith('folder'): origin += f" (began as {began.split('(began as ')[-1].rstrip(')')})"
     model.weights_from = model.config.weights_from = origin
     return model
 
 def _random_model(name, num_labels, overrides):
-    "Build `name` from its configuration, with random weights"
+    "Build `name` from its configuration, with random weights."
     if name in BERT_CONFIGS: return _remember(BertForSequenceClassification(bert_config(name, num_labels, **overrides)), 'random')
     config = _load_config(str(Path(name).expanduser())) if is_model_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
     if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
@@ -196,7 +196,7 @@ def get_pretrained_model(
     pretrained:bool=None, # True: real weights or an error; False: random ones; None: real, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
 )->PreTrainedModel: # Sequence classifier in float32; `.weights_from` says where its weights came from
-    "Get an encoder with a classification head"
+    "Get an encoder with a classification head."
     name, n = str(model_name), _num_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
     if is_model_folder(name): return _remember(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
@@ -212,7 +212,7 @@ def get_pretrained_model(
 def get_tokenizer(
     model_name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
 )->PreTrainedTokenizerBase: # Fast tokenizer
-    "Get the tokenizer that belongs to a model"
+    "Get the tokenizer that belongs to a model."
     name = str(model_name)
     if is_model_folder(name):
         p = Path(name).expanduser()
@@ -224,7 +224,7 @@ def get_tokenizer(
 
 # %% ../../nbs/models/base_models.ipynb #d5a97c2b
 class BertWrapper(Module):
-    "A fastai module around a transformers classifier: dict in, logits out"
+    "A fastai module around a transformers classifier: dict in, logits out."
     def __init__(self,
         model:PreTrainedModel, # Sequence classifier
     ):
@@ -239,7 +239,7 @@ class BertWrapper(Module):
 # %% ../../nbs/models/base_models.ipynb #1886332d
 @patch
 def _inputs(self:BertWrapper, x):
-    "What of `x` the model's forward accepts"
+    "What of `x` the model's forward accepts."
     if isinstance(x, (tuple, list)) and x: x = x[0]
     if not hasattr(x, 'keys'): raise TypeError(f"BertWrapper takes a dict of tensors, or a tuple whose first item is one, not {type(x).__name__}")
     kept = {k: x[k] for k in x.keys() if k in self._accepted}
@@ -254,7 +254,7 @@ def get_wrapped_model(
     pretrained:bool=None, # As for `get_pretrained_model`
     **overrides, # Settings of the model's configuration to change
 )->BertWrapper: # Ready for a `Learner`
-    "Get an encoder with a classification head, wrapped for fastai"
+    "Get an encoder with a classification head, wrapped for fastai."
     return BertWrapper(get_pretrained_model(model_name, task_name, num_labels, pretrained, **overrides))
 
 # %% ../../nbs/models/base_models.ipynb #241cbf97
@@ -263,7 +263,7 @@ PROBABILITIES = dict(single_label_classification=lambda z: z.softmax(-1), multi_
 def problem_type(
     config, # Of any transformers classifier
 )->str: # 'regression', 'single_label_classification' or 'multi_label_classification'
-    "Tell what kind of head a model has: what its config says, or else by its number of labels"
+    "Tell what kind of head a model has: what its config says, or else by its number of labels."
     return config.problem_type or ('regression' if config.num_labels == 1 else 'single_label_classification')
 
 # %% ../../nbs/models/base_models.ipynb #21f546a3
@@ -271,7 +271,7 @@ def problem_type(
 def evaluating(
     model:nn.Module, # Put into evaluation mode inside the block
 ):
-    "Run a block in evaluation and inference mode, and restore each part's own mode after it"
+    "Run a block in evaluation and inference mode, and restore each part's own mode after it."
     modes = [(m, m.training) for m in model.modules()]
     model.eval()
     try:
@@ -284,7 +284,7 @@ def evaluating(
 def predict_proba(self:BertWrapper,
     x:dict|tuple, # As for `forward`
 )->np.ndarray: # `(n, classes)`: softmax, sigmoid for a multi-label head, raw values for a regression
-    "Predict probabilities, in inference mode"
+    "Predict probabilities, in inference mode."
     device = next(self.parameters()).device
     with evaluating(self):
         logits = self.model(**{k: torch.as_tensor(v).to(device) for k, v in self._inputs(x).items()}).logits.float()
@@ -294,7 +294,7 @@ def predict_proba(self:BertWrapper,
 def predict(self:BertWrapper,
     x:dict|tuple, # As for `forward`
 )->np.ndarray: # `(n,)` class indices, or values of a regression; `(n, classes)` of 0 and 1 for a multi-label head
-    "Predict classes or values, in inference mode"
+    "Predict classes or values, in inference mode."
     p, kind = self.predict_proba(x), problem_type(self.model.config)
     if kind == 'multi_label_classification': return (p > 0.5).astype(int)
     return p[:, 0] if kind == 'regression' and p.shape[1] == 1 else p if kind == 'regression' else p.argmax(-1)
@@ -303,7 +303,7 @@ def predict(self:BertWrapper,
 def config_table(
     config, # Configuration of any transformers model
 )->pd.DataFrame: # Index: setting; columns `value`, `default` of that model type, `printed`: does `print(config)` show it?
-    "Tabulate every setting of a configuration, those that a printed one hides too"
+    "Tabulate every setting of a configuration, those that a printed one hides too."
     settings = lambda c: {**{k: v for k, v in vars(c).items() if not k.startswith('_')}, 'num_labels': c.num_labels,
                           'attn_implementation': c._attn_implementation}
     values, defaults, shown = settings(config), settings(type(config)()), config.to_diff_dict()

@@ -37,13 +37,13 @@ def pool(
     mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
     pooling:str='mean', # Key of `POOLINGS`: mean or maximum of the tokens, first token, or last token
 )->torch.Tensor: # `(batch, width)`
-    "Make one vector of a text's token vectors"
+    "Make one vector of a text's token vectors."
     if pooling not in POOLINGS: raise ValueError(f"no pooling {pooling!r}; known are {', '.join(POOLINGS)}")
     return POOLINGS[pooling](x, torch.ones(x.shape[:2], device=x.device) if mask is None else mask)
 
 # %% ../../nbs/models/classifier.ipynb #34f708cb
 class PooledConfig(PretrainedConfig):
-    "Configuration of an encoder with a linear head on its pooled output"
+    "Configuration of an encoder with a linear head on its pooled output."
     model_type, sub_configs = 'pooled-classifier', {'encoder': AutoConfig}
     def __init__(self,
         encoder:PretrainedConfig|dict=None, # Of the encoder; default: BERT's
@@ -64,7 +64,7 @@ class PooledConfig(PretrainedConfig):
         else: super().__setattr__(k, v)
 
 def _settings(encoder):
-    "The names of what a family's configuration holds beyond that of any model"
+    "The names of what a family's configuration holds beyond that of any model."
     return _settings_of(type(encoder)) if encoder is not None else set()
 
 @cache
@@ -72,14 +72,14 @@ def _settings_of(cls): return {*vars(cls()), *cls.attribute_map} - {*vars(Pretra
 
 # %% ../../nbs/models/classifier.ipynb #c6a53b0e
 def _check_pooling(pooling, encoder, has_pooler):
-    "Raise `ValueError` unless an encoder can be pooled so"
+    "Raise `ValueError` unless an encoder can be pooled so."
     if pooling not in [*POOLINGS, 'pooler']: raise ValueError(f"no pooling {pooling!r}; known are {', '.join(POOLINGS)}, pooler")
     if pooling == 'pooler' and not has_pooler: raise ValueError(f"{encoder.model_type} has no pooler of its own: choose pooling={', '.join(map(repr, POOLINGS))}")
     if pooling == 'cls' and encoder.model_type == 'xlnet': raise ValueError("xlnet has its <cls> at the end: choose pooling='last'")
 
 # %% ../../nbs/models/classifier.ipynb #27987439
 class PooledForSequenceClassification(PreTrainedModel):
-    "An encoder, dropout, and a linear map on its pooled output"
+    "An encoder, dropout, and a linear layer on its pooled output."
     config_class, base_model_prefix, supports_gradient_checkpointing = PooledConfig, 'backbone', True
     _supports_sdpa = _supports_flash_attn = _supports_attention_backend = True
     def __init__(self,
@@ -106,7 +106,7 @@ def forward(self:PooledForSequenceClassification,
     labels:torch.Tensor=None, # As transformers' classifiers take them
     **kwargs, # For the encoder, such as `output_hidden_states`
 )->SequenceClassifierOutput: # Logits `(batch, num_labels)`, the loss if there are labels
-    "Classify texts"
+    "Classify texts."
     x = dict(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids, inputs_embeds=inputs_embeds)
     out = self.backbone(**{k: v for k, v in x.items() if v is not None and k in self._takes}, **{**kwargs, 'return_dict': True})
     own = self.config.pooling == 'pooler'
@@ -127,7 +127,7 @@ def pooled_classifier(
     pretrained:bool=None, # As for `get_pretrained_model`
     **overrides, # Settings of the encoder's configuration to change
 )->PooledForSequenceClassification: # In float32; `.weights_from` says where the encoder's weights came from
-    "Put dropout and a linear head on the pooled output of an encoder"
+    "Put dropout and a linear head on the pooled output of an encoder."
     given = isinstance(model, nn.Module)
     if given and overrides: raise ValueError(f"{', '.join(overrides)}: a model that is given as a module is taken as it is")
     if not isinstance(num_labels, int) or num_labels < 1: raise ValueError(f'num_labels={num_labels!r}: expected a positive integer')
@@ -136,7 +136,7 @@ def pooled_classifier(
 
 # %% ../../nbs/models/classifier.ipynb #c021f1bd
 def _on(encoder, config, origin):
-    "Put a head on an encoder that has its weights"
+    "Put a head on an encoder that has its weights."
     if getattr(encoder.config, 'quantization_config', None): raise ValueError('a factorised encoder: take the dense one, or to_dense of it, and compress afterwards')
     _check_pooling(config.pooling, encoder.config, getattr(encoder, 'pooler', None) is not None)
     with torch.device('meta'): new = PooledForSequenceClassification(config)

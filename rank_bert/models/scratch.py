@@ -22,7 +22,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 # %% ../../nbs/models/scratch.ipynb #4222a6b4
 class Embeddings(nn.Module):
-    "What a token is, where it stands and which segment it is in, summed and normalised"
+    "What a token is, where it stands and which segment it is in, summed and normalised."
     def __init__(self,
         vocab_size:int, # Tokens
         width:int, # Numbers in a token's vector
@@ -41,7 +41,7 @@ def forward(self:Embeddings,
     input_ids:torch.Tensor, # `(batch, length)`, of any length up to the maximum
     token_type_ids:torch.Tensor=None, # Segments, `(batch, length)`; default: all in the first
 )->torch.Tensor: # `(batch, length, width)`
-    "Embed tokens"
+    "Embed tokens."
     _check_tokens(input_ids, token_type_ids, self)
     positions = torch.arange(input_ids.shape[1], device=input_ids.device)
     segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
@@ -49,7 +49,7 @@ def forward(self:Embeddings,
 
 # %% ../../nbs/models/scratch.ipynb #a558069b
 def _check_tokens(ids, segments, emb):
-    "Raise `ValueError` unless there is an embedding for every token, position and segment"
+    "Raise `ValueError` unless there is an embedding for every token, position and segment."
     if ids.dim() != 2 or 0 in ids.shape: raise ValueError(f'input_ids should be (batch, length), both at least 1, not {tuple(ids.shape)}')
     most = emb.position.num_embeddings
     if ids.shape[1] > most:
@@ -62,7 +62,7 @@ def _check_tokens(ids, segments, emb):
 
 # %% ../../nbs/models/scratch.ipynb #a6fb1876
 class SelfAttention(nn.Module):
-    "Several heads of attention among the tokens of a sentence"
+    "Several heads of attention among the tokens of a sentence."
     def __init__(self,
         width:int, # Numbers in a token's vector
         heads:int, # Heads; `width` is a multiple of it
@@ -80,7 +80,7 @@ def weights(self:SelfAttention,
     x:torch.Tensor, # `(batch, length, width)`
     mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
 )->torch.Tensor: # `(batch, heads, length, length)`: what token i takes of token j; rows sum to one
-    "Compute the attention pattern of each head"
+    "Compute the attention pattern of each head."
     q, k = self._split(self.query(x)), self._split(self.key(x))
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     if mask is not None: scores = scores.masked_fill(mask[:, None, None] == 0, torch.finfo(scores.dtype).min)
@@ -92,7 +92,7 @@ def forward(self:SelfAttention,
     x:torch.Tensor, # `(batch, length, width)`
     mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`
 )->torch.Tensor: # `(batch, length, width)`
-    "Let each token take what it wants of the others"
+    "Let each token take what it wants of the others."
     q, k, v = (self._split(f(x)) for f in (self.query, self.key, self.value))
     allowed = None if mask is None else mask[:, None, None].bool().expand(-1, -1, x.shape[1], -1)
     mixed = F.scaled_dot_product_attention(q, k, v, allowed, self.dropout if self.training else 0.)
@@ -102,7 +102,7 @@ def forward(self:SelfAttention,
 ACTIVATIONS = dict(gelu=F.gelu, gelu_new=partial(F.gelu, approximate='tanh'), relu=F.relu, silu=F.silu)
 
 class FeedForward(nn.Module):
-    "Two linear maps with a non-linearity between them, on every token alone"
+    "Two linear layers with a non-linearity between them, on every token alone."
     def __init__(self,
         width:int, # Numbers in a token's vector
         inner:int, # Numbers between the two maps, 4 * width in BERT
@@ -115,7 +115,7 @@ class FeedForward(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #032f2314
 class EncoderLayer(nn.Module):
-    "Attention, then feed-forward, each added to its input and normalised"
+    "Attention, then feed-forward, each added to its input and normalised."
     def __init__(self,
         width:int, # Numbers in a token's vector
         heads:int, # Heads of attention
@@ -136,13 +136,13 @@ def forward(self:EncoderLayer,
     x:torch.Tensor, # `(batch, length, width)`
     mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`
 )->torch.Tensor: # `(batch, length, width)`
-    "Pass tokens through one layer"
+    "Pass tokens through one layer."
     x = self.attention_norm(x + self.dropout(self.attention(x, mask)))
     return self.ffn_norm(x + self.dropout(self.ffn(x)))
 
 # %% ../../nbs/models/scratch.ipynb #c0850c4f
 class Encoder(nn.Module):
-    "A stack of layers"
+    "A stack of layers."
     def __init__(self,
         layers:list, # `EncoderLayer`s
     ):
@@ -156,7 +156,7 @@ class Encoder(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #a9624644
 class Pooler(nn.Module):
-    "One vector a sentence, from its first token"
+    "One vector a sentence, from its first token."
     def __init__(self,
         width:int, # Numbers in a token's vector
     ):
@@ -169,7 +169,7 @@ def masked_mean(
     x:torch.Tensor, # Token vectors, `(batch, length, width)`
     mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
 )->torch.Tensor: # `(batch, width)`; zeros for a row without a token
-    "Average the vectors of a sentence's tokens, and of nothing else"
+    "Average the vectors of a sentence's tokens, and of nothing else."
     if mask is None: return x.mean(1)
     m = (mask != 0).unsqueeze(-1)
     return torch.where(m, x, 0).sum(1) / m.sum(1).clamp_min(1)
@@ -178,7 +178,7 @@ def masked_mean(
 States = namedtuple('States', 'hidden pooled')
 
 class ScratchBert(nn.Module):
-    "BERT without a head: embeddings, layers, pooler"
+    "BERT without a head: embeddings, layers, pooler."
     def __init__(self,
         config:BertConfig, # Sizes; see `bert_config`
         pooler:bool=True, # Is there a pooler?
@@ -193,13 +193,13 @@ class ScratchBert(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #7cbd6309
 def _check_config(config):
-    "Refuse what is no plain BERT encoder"
+    "Refuse what is no plain BERT encoder."
     if not isinstance(config, BertConfig): raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
     if config.is_decoder or config.add_cross_attention: raise ValueError('a decoder (is_decoder or add_cross_attention): this is an encoder only')
     return config
 
 def _begin(module, std):
-    "Draw the weights of a linear map or an embedding as BERT does"
+    "Draw the weights of a linear layer or an embedding as BERT does."
     if not isinstance(module, (nn.Linear, nn.Embedding)): return
     nn.init.normal_(module.weight, std=std)
     if getattr(module, 'bias', None) is not None: nn.init.zeros_(module.bias)
@@ -211,7 +211,7 @@ def forward(self:ScratchBert,
     attention_mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
     token_type_ids:torch.Tensor=None, # Segments, `(batch, length)`; default: all in the first
 )->States: # `hidden`: layers + 1 tensors `(batch, length, width)`, embeddings first; `pooled`: `(batch, width)`, or None
-    "Encode texts"
+    "Encode texts."
     if attention_mask is not None and attention_mask.shape != input_ids.shape:
         raise ValueError(f'attention_mask is {tuple(attention_mask.shape)}, but input_ids {tuple(input_ids.shape)}: give 1 for each token, 0 for padding')
     hidden = self.encoder(self.embeddings(input_ids, token_type_ids), attention_mask)
@@ -219,7 +219,7 @@ def forward(self:ScratchBert,
 
 # %% ../../nbs/models/scratch.ipynb #a1679acf
 class ScratchClassifier(nn.Module):
-    "BERT with a classification head"
+    "BERT with a classification head."
     def __init__(self,
         config:BertConfig, # Sizes; `num_labels` is the number of outputs
     ):
@@ -234,7 +234,7 @@ class ScratchClassifier(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #08da8987
 class MaskedLMHead(nn.Module):
-    "Scores of every token of the vocabulary, at every place"
+    "Scores of every token of the vocabulary, at every place."
     def __init__(self,
         width:int, # Numbers in a token's vector
         vocab_size:int, # Tokens
@@ -248,7 +248,7 @@ class MaskedLMHead(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #fdc41378
 class ScratchMaskedLM(nn.Module):
-    "BERT with its masked-language-model head"
+    "BERT with its masked-language-model head."
     def __init__(self,
         config:BertConfig, # Sizes
     ):
@@ -267,7 +267,7 @@ _NAMES = {'word_embeddings': 'token', 'position_embeddings': 'position', 'token_
           'cls.predictions.transform.dense': 'head.dense', 'cls.predictions.transform.LayerNorm': 'head.norm', 'cls.predictions.bias': 'head.bias'}
 
 def _our_name(name):
-    "What a weight of transformers' BERT is called here"
+    "What a weight of transformers' BERT is called here."
     for theirs, ours in _NAMES.items(): name = name.replace(theirs, ours)
     return name
 
@@ -275,7 +275,7 @@ def _our_name(name):
 COUNTERPARTS = {BertModel: ScratchBert, BertForSequenceClassification: ScratchClassifier, BertForMaskedLM: ScratchMaskedLM}
 
 def _weights_of(model):
-    "The weights of a transformers BERT, by our names; a matrix tied to the embeddings is left out"
+    "The weights of a transformers BERT, by our names; a matrix tied to the embeddings is left out."
     table, state = model.get_input_embeddings().weight, model.state_dict()
     if isinstance(model, BertForMaskedLM):
         if model.get_output_embeddings().weight is not table: raise ValueError('the output matrix of this BertForMaskedLM is not its embedding table (tie_word_embeddings=False)')
@@ -286,7 +286,7 @@ def _weights_of(model):
 def from_transformers(
     model:PreTrainedModel, # A `BertModel`, `BertForSequenceClassification` or `BertForMaskedLM`
 )->nn.Module: # `ScratchBert`, `ScratchClassifier` or `ScratchMaskedLM`, with copies of its weights, on its device and in its precision and mode
-    "Copy a transformers BERT into one of our own"
+    "Copy a transformers BERT into one of our own."
     make = COUNTERPARTS.get(type(model))
     if make is None: raise TypeError(f"{type(model).__name__} has no counterpart here, only {', '.join(c.__name__ for c in COUNTERPARTS)}")
     config, state = copy.deepcopy(model.config), _weights_of(model)
@@ -303,7 +303,7 @@ def from_transformers(
 def to_transformers(
     model:nn.Module, # `ScratchBert`, `ScratchClassifier` or `ScratchMaskedLM`
 )->PreTrainedModel: # `BertModel`, `BertForSequenceClassification` or `BertForMaskedLM`, with copies of its weights
-    "Copy one of our models into transformers' BERT"
+    "Copy one of our models into transformers' BERT."
     make = next((theirs for theirs, ours in COUNTERPARTS.items() if type(model) is ours), None)
     if make is None: raise TypeError(f"{type(model).__name__} is none of {', '.join(c.__name__ for c in COUNTERPARTS.values())}")
     p, ours, config = next(model.parameters()), model.state_dict(), copy.deepcopy(model.config)

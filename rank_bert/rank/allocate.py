@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
 # %% auto #0
 __all__ = ['Choices', 'ALLOCATORS', 'COSTS', 'rank_cost', 'max_rank', 'RankPlan', 'tail_errors', 'allocator', 'get_allocator',
-           'uniform', 'energy', 'optimal', 'get_cost', 'check_budget', 'smallest_budget', 'check_least', 'check_pinned',
-           'allocate', 'LatencyTable', 'measure_latency']
+           'uniform', 'energy', 'optimal', 'get_cost', 'check_budget', 'smallest_budget', 'check_least',
+           'check_fixed_ranks', 'allocate', 'LatencyTable', 'measure_latency']
 
 # %% ../../nbs/rank/allocate.ipynb #652f1aec
 import json, math, re, time
@@ -42,13 +42,13 @@ class RankPlan(dict):
         shapes:dict, # Module name -> (out, in)
     ):
         if lost := [n for n in ranks if n not in shapes]: raise ValueError(f"the rank plan names {lost[0]!r}, which has no shape")
-        for n,r in ranks.items():
-            if r is not None and (isinstance(r, bool) or not isinstance(r, int) or not 1<=r<=min(shapes[n])):
+        for n, r in ranks.items():
+            if r is not None and (isinstance(r, bool) or not isinstance(r, int) or not 1 <= r <= min(shapes[n])):
                 raise ValueError(f"{n}: rank must be None or an integer from 1 to {min(shapes[n])}, got {r!r}")
         super().__init__(ranks)
         self.shapes = {n: tuple(int(o) for o in shapes[n]) for n in ranks}
-        self.dense_weights = sum(m*n for m,n in self.shapes.values())
-        self.weights = sum(rank_cost(r, *self.shapes[n]) for n,r in self.items())
+        self.dense_weights = sum(m*n for m, n in self.shapes.values())
+        self.weights = sum(rank_cost(r, *self.shapes[n]) for n, r in self.items())
         self.error = self.gap = None
 
     def __reduce__(self): return RankPlan, (dict(self), self.shapes), dict(error=self.error, gap=self.gap)
@@ -67,7 +67,7 @@ def _place(name):
 @patch
 def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA> when dense), weights, kept
     "Tabulate the plan, one row a layer."
-    rows = [(n, *_place(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n,r in self.items()]
+    rows = [(n, *_place(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n, r in self.items()]
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
 
@@ -92,8 +92,8 @@ def from_json(cls:RankPlan,
     except json.JSONDecodeError as e: raise ValueError(f"not a rank plan: {e}") from None
     if not isinstance(d, dict) or not all(isinstance(d.get(k), dict) for k in ('ranks', 'shapes')):
         raise ValueError("not a rank plan: expected an object with 'ranks' and 'shapes'")
-    for n,s in d['shapes'].items():
-        if not (isinstance(s, list) and len(s)==2 and all(isinstance(o, int) and o>0 for o in s)): raise ValueError(f"{n}: a shape is two positive integers, got {s!r}")
+    for n, s in d['shapes'].items():
+        if not (isinstance(s, list) and len(s) == 2 and all(isinstance(o, int) and o > 0 for o in s)): raise ValueError(f"{n}: a shape is two positive integers, got {s!r}")
     plan = cls(d['ranks'], d['shapes'])
     for k in ('error', 'gap'):
         if not isinstance(d.get(k), (int, float, type(None))): raise ValueError(f"the {k} of a rank plan is a number or null, got {d[k]!r}")
@@ -107,13 +107,13 @@ def plot(self:RankPlan,
 ): # The matplotlib axes
     "Draw the plan as a heat map of layers and parts."
     t = self.table()
-    parts,layers = list(dict.fromkeys(t.part)),sorted(set(t.layer))
+    parts, layers = list(dict.fromkeys(t.part)), sorted(set(t.layer))
     kept = np.full((len(layers), len(parts)), np.nan)
     if ax is None: ax = plt.subplots(figsize=(1.2*len(parts)+1.5, .45*len(layers)+1.2), layout='constrained')[1]
     for r in t.itertuples():
-        i,j = layers.index(r.layer),parts.index(r.part)
-        kept[i,j] = r.kept
-        ax.text(j, i, 'dense' if pd.isna(r.rank) else r.rank, ha='center', va='center', fontsize='small', color='w' if r.kept<.5 else 'k')
+        i, j = layers.index(r.layer), parts.index(r.part)
+        kept[i, j] = r.kept
+        ax.text(j, i, 'dense' if pd.isna(r.rank) else r.rank, ha='center', va='center', fontsize='small', color='w' if r.kept < .5 else 'k')
     im = ax.imshow(kept, vmin=0, vmax=1, aspect='auto', cmap='viridis')
     ax.figure.colorbar(im, ax=ax, label='fraction kept')
     ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', xticks=range(len(parts)), title=f'{self.kept:.1%} kept')
@@ -124,10 +124,10 @@ def plot(self:RankPlan,
 @patch
 def lora_args(self:RankPlan)->dict: # `r`, `rank_pattern` and `target_modules` of `peft.LoraConfig`
     "Write the plan as PEFT's `rank_pattern`."
-    ranks = {n:r for n,r in self.items() if r is not None}
+    ranks = {n:r for n, r in self.items() if r is not None}
     if not ranks: raise ValueError("the plan leaves every layer dense: there is no rank to export")
     common = max(set(ranks.values()), key=list(ranks.values()).count)
-    return dict(r=common, rank_pattern={n:r for n,r in ranks.items() if r!=common}, target_modules=list(ranks))
+    return dict(r=common, rank_pattern={n:r for n, r in ranks.items() if r != common}, target_modules=list(ranks))
 
 # %% ../../nbs/rank/allocate.ipynb #c1b852f8
 Choices = namedtuple('Choices', 'ranks costs errors energy')
@@ -141,13 +141,13 @@ def tail_errors(
     if not np.isfinite(e).all(): raise ValueError(f"the spectrum of {name} has {(~np.isfinite(e)).sum()} NaN or infinite values")
     return np.concatenate([e[::-1].cumsum()[::-1], [0.]])
 
-def _ranks(m, n, cost, multiple=1, pin=()):
+def _ranks(m, n, cost, multiple_of=1, pin=()):
     "The ranks to consider for one layer, by rising cost; `pin` holds the only one, if any."
-    return list(pin) or [r for r in range(multiple, min(m, n)+1, multiple) if cost(r, m, n)<cost(None, m, n)]+[None]
+    return list(pin) or [r for r in range(multiple_of, min(m, n)+1, multiple_of) if cost(r, m, n) < cost(None, m, n)]+[None]
 
-def _choices(s, m, n, cost, multiple=1, pin=(), name='the layer'):
+def _choices(s, m, n, cost, multiple_of=1, pin=(), name='the layer'):
     "The `Choices` of one layer."
-    e,ranks = tail_errors(s, name),_ranks(m, n, cost, multiple, pin)
+    e, ranks = tail_errors(s, name), _ranks(m, n, cost, multiple_of, pin)
     return Choices(ranks, np.array([cost(r, m, n) for r in ranks]), np.array([0. if r is None else e[min(r, len(e)-1)] for r in ranks]), e[0])
 
 # %% ../../nbs/rank/allocate.ipynb #233fcbd9
@@ -167,23 +167,23 @@ def get_allocator(
     if not isinstance(how, str) or how not in ALLOCATORS: raise ValueError(f"unknown allocator {how!r}: available are {', '.join(map(repr, ALLOCATORS))}")
     return ALLOCATORS[how]
 
-def _cost(choices, picks): return sum(c.costs[i] for c,i in zip(choices, picks))
-def _error(choices, picks): return float(sum(c.errors[i] for c,i in zip(choices, picks)))
+def _cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
+def _error(choices, picks): return float(sum(c.errors[i] for c, i in zip(choices, picks)))
 
 # %% ../../nbs/rank/allocate.ipynb #a7a11a54
 def _largest(pick, steps, choices, capacity):
     "The picks at the last of the rising `steps` that is affordable; the cheapest ones if none is."
-    lo,hi = -1,len(steps)
-    while hi-lo>1:
+    lo, hi = -1, len(steps)
+    while hi-lo > 1:
         mid = (lo+hi)//2
-        lo,hi = (mid,hi) if _cost(choices, [pick(c, steps[mid]) for c in choices])<=capacity else (lo,mid)
-    return [0 if lo<0 else pick(c, steps[lo]) for c in choices]
+        lo, hi = (mid, hi) if _cost(choices, [pick(c, steps[mid]) for c in choices]) <= capacity else (lo, mid)
+    return [0 if lo < 0 else pick(c, steps[lo]) for c in choices]
 
 # %% ../../nbs/rank/allocate.ipynb #bc200e90
 @allocator('uniform')
 def uniform(choices, capacity):
     "Give every layer the same fraction of its dense cost."
-    pick = lambda c,f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
+    pick = lambda c, f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
     return _largest(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
 
 # %% ../../nbs/rank/allocate.ipynb #5fbc1db2
@@ -191,43 +191,43 @@ def uniform(choices, capacity):
 def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
     rel = {id(c): c.errors/max(c.energy, 1e-300) for c in choices}
-    pick = lambda c,t: min(len(c.ranks)-1, int((rel[id(c)]>1-t).sum()))
+    pick = lambda c, t: min(len(c.ranks)-1, int((rel[id(c)] > 1-t).sum()))
     return _largest(pick, 1-np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
 
 # %% ../../nbs/rank/allocate.ipynb #0e495fb5
 def _priced(choices, capacity):
     "The cheapest affordable picks under a common price, the price, and the best lower bound on the error."
     K = max(len(c.ranks) for c in choices)
-    costs,errors = (np.stack([np.pad(np.asarray(getattr(c, k), float), (0, K-len(c.ranks)), mode='edge') for c in choices]) for k in ('costs', 'errors'))
+    costs, errors = (np.stack([np.pad(np.asarray(getattr(c, k), float), (0, K-len(c.ranks)), mode='edge') for c in choices]) for k in ('costs', 'errors'))
     rows = np.arange(len(choices))
     def at(lam):
         i = (errors+lam*costs).argmin(1)
-        return i, costs[rows,i].sum(), (errors+lam*costs)[rows,i].sum()-lam*capacity
-    lo,hi,bound,price = 0.,1.,at(0.)[2],0.
-    while at(hi)[1]>capacity and hi<1e300: hi *= 4
+        return i, costs[rows, i].sum(), (errors+lam*costs)[rows, i].sum()-lam*capacity
+    lo, hi, bound, price = 0., 1., at(0.)[2], 0.
+    while at(hi)[1] > capacity and hi < 1e300: hi *= 4
     for _ in range(200):
         lam = (lo+hi)/2
-        i,spent,dual = at(lam)
-        if dual>bound: bound,price = dual,lam
-        lo,hi = (lo,lam) if spent<=capacity else (lam,hi)
-        if hi-lo<=1e-12*hi: break
-    i,spent,dual = at(0.) if at(0.)[1]<=capacity else at(hi)
-    if spent>capacity: i = np.zeros(len(choices), int)
+        i, spent, dual = at(lam)
+        if dual > bound: bound, price = dual, lam
+        lo, hi = (lo, lam) if spent <= capacity else (lam, hi)
+        if hi-lo <= 1e-12*hi: break
+    i, spent, dual = at(0.) if at(0.)[1] <= capacity else at(hi)
+    if spent > capacity: i = np.zeros(len(choices), int)
     return i.tolist(), price, bound
 
 def _fill(choices, picks, capacity):
     "Spend what is left on the upgrades that gain most for their cost."
-    picks,left = list(picks),capacity-_cost(choices, picks)
+    picks, left = list(picks), capacity-_cost(choices, picks)
     while True:
-        best,move = 0.,None
-        for k,(c,i) in enumerate(zip(choices, picks)):
-            extra,gain = c.costs[i+1:]-c.costs[i],c.errors[i]-c.errors[i+1:]
-            ok = (extra<=left)&(gain>0)
+        best, move = 0., None
+        for k, (c, i) in enumerate(zip(choices, picks)):
+            extra, gain = c.costs[i+1:]-c.costs[i], c.errors[i]-c.errors[i+1:]
+            ok = (extra <= left)&(gain > 0)
             if not ok.any(): continue
             rate = np.where(ok, gain/np.maximum(extra, 1e-12*capacity), 0)
-            if rate.max()>best: best,move = rate.max(),(k, i+1+int(rate.argmax()))
+            if rate.max() > best: best, move = rate.max(), (k, i+1+int(rate.argmax()))
         if move is None: return picks
-        k,i = move
+        k, i = move
         left -= choices[k].costs[i]-choices[k].costs[picks[k]]
         picks[k] = i
 
@@ -235,24 +235,24 @@ def _fill(choices, picks, capacity):
 def _reduced(choices, price, slack):
     "For every layer, the indices of the choices that a plan within `slack` of the bound can use."
     extra = [c.errors+price*c.costs for c in choices]
-    return [np.flatnonzero(x-x.min()<=slack) for x in extra]
+    return [np.flatnonzero(x-x.min() <= slack) for x in extra]
 
 def _knapsack(choices, keep, units, unit):
     "The best picks among `keep` by dynamic programming over `units` units of cost."
-    best,back = np.zeros(units+1),[]
-    for c,ks in zip(choices, keep):
-        new,arg = np.full(units+1, np.inf),np.zeros(units+1, np.int16)
+    best, back = np.zeros(units+1), []
+    for c, ks in zip(choices, keep):
+        new, arg = np.full(units+1, np.inf), np.zeros(units+1, np.int16)
         for k in ks:
             w = int(c.costs[k])//unit
-            if w>units: continue
+            if w > units: continue
             v = best[:units+1-w]+c.errors[k]
-            better = v<new[w:]
+            better = v < new[w:]
             np.copyto(new[w:], v, where=better)
             arg[w:][better] = k
         best = new
         back.append(arg)
-    picks,b = [],int(best.argmin())
-    for c,arg in zip(reversed(choices), reversed(back)):
+    picks, b = [], int(best.argmin())
+    for c, arg in zip(reversed(choices), reversed(back)):
         picks.append(int(arg[b]))
         b -= int(c.costs[picks[-1]])//unit
     return picks[::-1]
@@ -261,20 +261,20 @@ def _knapsack(choices, keep, units, unit):
 @allocator('optimal')
 def optimal(choices, capacity, work=2_000_000_000):
     "Minimise the total error under the budget."
-    first,price,bound = _priced(choices, capacity)
+    first, price, bound = _priced(choices, capacity)
     picks = _fill(choices, first, capacity)
     error = _error(choices, picks)
     slack = error-bound+1e-9*max(error, 1e-300)
-    if slack<=2e-9*error or not all(np.issubdtype(c.costs.dtype, np.integer) for c in choices): return picks, bound
+    if slack <= 2e-9*error or not all(np.issubdtype(c.costs.dtype, np.integer) for c in choices): return picks, bound
     keep = _reduced(choices, price, slack)
     unit = int(np.gcd.reduce(np.concatenate([c.costs for c in choices])))
     units = int(capacity)//unit
-    if units*sum(map(len, keep))>work: return picks, bound
+    if units*sum(map(len, keep)) > work: return picks, bound
     exact = _knapsack(choices, keep, units, unit)
     return exact, _error(choices, exact)
 
 # %% ../../nbs/rank/allocate.ipynb #03f8d0a1
-COSTS = dict(params=rank_cost, flops=lambda rank,m,n: 2*rank_cost(rank, m, n))
+COSTS = dict(params=rank_cost, flops=lambda rank, m, n: 2*rank_cost(rank, m, n))
 
 def get_cost(
     cost, # Name in `COSTS`, or a function of rank (None for dense), features out and features in
@@ -289,19 +289,19 @@ def check_budget(
     budget:float, # Fraction of the weights to keep
 )->float: # The same
     "Refuse a budget outside (0, 1]."
-    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0<budget<=1:
+    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget <= 1:
         raise ValueError(f"budget is the fraction of the encoder's linear weights to keep and must be in (0, 1], got {budget!r}")
     return float(budget)
 
 def smallest_budget(
     shapes:dict, # Module name -> (out, in)
     cost='params', # As for `allocate`
-    pinned:dict=None, # As for `allocate`
-    multiple:int=1, # As for `allocate`
+    fixed_ranks:dict=None, # As for `allocate`
+    multiple_of:int=1, # As for `allocate`
 )->float: # Fraction of the cost when every layer has the lowest rank that it may have; above 1 where pins are past break-even
     "Compute the smallest budget that a plan can meet."
-    price,pinned = get_cost(cost),_pins(pinned, shapes, multiple)
-    least = sum(price(_ranks(*s, price, multiple, (pinned[n],) if n in pinned else ())[0], *s) for n,s in shapes.items())
+    price, fixed_ranks = get_cost(cost), _pins(fixed_ranks, shapes, multiple_of)
+    least = sum(price(_ranks(*s, price, multiple_of, (fixed_ranks[n],) if n in fixed_ranks else ())[0], *s) for n, s in shapes.items())
     return least/sum(price(None, *s) for s in shapes.values())
 
 def check_least(
@@ -309,25 +309,25 @@ def check_least(
     least:float, # The smallest that a plan can meet
 )->float: # `budget`
     "Refuse a budget that no plan can meet, but for rounding."
-    if budget*(1+1e-12)>=least: return budget
-    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}" if least<=1 else "so no budget will do: pin fewer layers, or to lower ranks"
+    if budget*(1+1e-12) >= least: return budget
+    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}" if least <= 1 else "so no budget will do: pin fewer layers, or to lower ranks"
     raise ValueError(f"no plan keeps {budget:.3g} of these layers: with the lowest ranks allowed they keep {least:.4f}, {way}")
 
 # %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
-def _pins(pinned, shapes, multiple):
-    "Check the pinned ranks and the multiple."
-    if isinstance(multiple, bool) or not isinstance(multiple, int) or multiple<1: raise ValueError(f"multiple must be a positive integer, got {multiple!r}")
-    pinned = check_pinned(pinned)
-    for n in pinned:
-        if n not in shapes: raise ValueError(f"pinned names {n!r}, which is none of the layers")
-    return dict(RankPlan(pinned, shapes))
+def _pins(fixed_ranks, shapes, multiple_of):
+    "Check the fixed_ranks ranks and the multiple_of."
+    if isinstance(multiple_of, bool) or not isinstance(multiple_of, int) or multiple < 1: raise ValueError(f"multiple must be a positive integer, got {multiple_of!r}")
+    fixed_ranks = check_fixed_ranks(fixed_ranks)
+    for n in fixed_ranks:
+        if n not in shapes: raise ValueError(f"fixed_ranks names {n!r}, which is none of the layers")
+    return dict(RankPlan(fixed_ranks, shapes))
 
-def check_pinned(
-    pinned, # A dict, or None for an empty one
+def check_fixed_ranks(
+    fixed_ranks, # A dict, or None for an empty one
 )->dict: # The same
     "Refuse pins without ranks."
-    if pinned is None or isinstance(pinned, Mapping): return dict(pinned or {})
-    raise ValueError(f"pinned is a dict of what to pin -> rank, or None for left dense, got {type(pinned).__name__} {pinned!r}")
+    if fixed_ranks is None or isinstance(fixed_ranks, Mapping): return dict(fixed_ranks or {})
+    raise ValueError(f"fixed_ranks is a dict of what to pin -> rank, or None for left dense, got {type(fixed_ranks).__name__} {fixed_ranks!r}")
 
 # %% ../../nbs/rank/allocate.ipynb #5a5c20a6
 def allocate(
@@ -336,25 +336,25 @@ def allocate(
     budget:float, # Fraction of the cost to keep, in (0, 1]
     how:str='optimal', # Name in `ALLOCATORS`
     cost='params', # Name in `COSTS`, or a function of (rank, out, in)
-    pinned:dict=None, # Module name -> rank that it has to have, or None for dense
-    multiple:int=1, # Propose multiples of this rank only
+    fixed_ranks:dict=None, # Module name -> rank that it has to have, or None for dense
+    multiple_of:int=1, # Propose multiples of this rank only
 )->RankPlan: # Costs at most `budget`; `error` is the sum of what is cut, `gap` how much less the best plan could have at most (None if unknown)
     "Choose a rank for every layer under a budget."
     check_budget(budget)
-    f,price,shapes = get_allocator(how),get_cost(cost),{n:tuple(s) for n,s in shapes.items()}
-    if set(spectra)!=set(shapes): raise ValueError(f"spectra and shapes must name the same layers, only one has {min(set(spectra)^set(shapes))!r}")
+    f, price, shapes = get_allocator(how), get_cost(cost), {n:tuple(s) for n, s in shapes.items()}
+    if set(spectra) != set(shapes): raise ValueError(f"spectra and shapes must name the same layers, only one has {min(set(spectra)^set(shapes))!r}")
     if not shapes: raise ValueError("no layer to allocate ranks to")
-    pinned = _pins(pinned, shapes, multiple)
-    warn_break_even(pinned, shapes)
-    check_least(budget, smallest_budget(shapes, price, pinned, multiple))
-    choices = [_choices(spectra[n], *s, price, multiple, (pinned[n],) if n in pinned else (), n) for n,s in shapes.items()]
+    fixed_ranks = _pins(fixed_ranks, shapes, multiple_of)
+    warn_break_even(fixed_ranks, shapes)
+    check_least(budget, smallest_budget(shapes, price, fixed_ranks, multiple_of))
+    choices = [_choices(spectra[n], *s, price, multiple_of, (fixed_ranks[n],) if n in fixed_ranks else (), n) for n, s in shapes.items()]
     capacity = budget*(1+2e-12)*sum(price(None, *s) for s in shapes.values()) # a little more, for rounding
     return _plan(f(choices, capacity), choices, shapes)
 
 def _plan(picks, choices, shapes):
     "The `RankPlan` of what an allocator picked."
-    picks,bound = picks if isinstance(picks, tuple) else (picks, None)
-    plan = RankPlan({n: c.ranks[i] for n,c,i in zip(shapes, choices, picks)}, shapes)
+    picks, bound = picks if isinstance(picks, tuple) else (picks, None)
+    plan = RankPlan({n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}, shapes)
     plan.error = _error(choices, picks)
     plan.gap = None if bound is None else max(0., plan.error-bound)
     return plan
@@ -365,24 +365,24 @@ class LatencyTable:
     def __init__(self,
         times:dict, # (out, in) -> {rank or None: seconds}
     ):
-        self.times = {tuple(s): dict(t) for s,t in times.items()}
-        self._at = {s: (sorted(r for r in t if r is not None), t) for s,t in self.times.items()}
+        self.times = {tuple(s): dict(t) for s, t in times.items()}
+        self._at = {s: (sorted(r for r in t if r is not None), t) for s, t in self.times.items()}
 
     def __call__(self, rank, m, n):
-        if (m,n) not in self._at: raise ValueError(f"the latency table has no layer of shape {(m, n)}, only {', '.join(map(str, self._at))}")
-        ranks,t = self._at[m,n]
+        if (m, n) not in self._at: raise ValueError(f"the latency table has no layer of shape {(m, n)}, only {', '.join(map(str, self._at))}")
+        ranks, t = self._at[m, n]
         return t[None] if rank is None else float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
 
     def __repr__(self):
-        rows = {s: {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r,v in t.items()} for s,t in self.times.items()}
-        return pd.DataFrame({f'{m} x {n}': t for (m,n),t in rows.items()}).to_string()
+        rows = {s: {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r, v in t.items()} for s, t in self.times.items()}
+        return pd.DataFrame({f'{m} x {n}': t for (m, n), t in rows.items()}).to_string()
 
 # %% ../../nbs/rank/allocate.ipynb #5052dee1
 def _least_seconds(layers, x, repeat):
     "Name -> the least time that a layer takes for `x`, all of them taking turns."
-    best,wait = dict.fromkeys(layers, math.inf),torch.cuda.synchronize if x.is_cuda else lambda: None
+    best, wait = dict.fromkeys(layers, math.inf), torch.cuda.synchronize if x.is_cuda else lambda: None
     for turn in range(repeat+1):
-        for k,l in layers.items():
+        for k, l in layers.items():
             start = time.perf_counter()
             l(x); wait()
             if turn: best[k] = min(best[k], time.perf_counter()-start)
@@ -392,7 +392,7 @@ def _least_seconds(layers, x, repeat):
 def _worst(big, others, margin):
     "Times at the first number of tokens, raised above dense for the ranks that are slower than dense at another one."
     slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.)
-    return {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r))>1 else 0.) for r,t in big.items()}
+    return {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r)) > 1 else 0.) for r, t in big.items()}
 
 @torch.inference_mode()
 def measure_latency(
@@ -405,10 +405,10 @@ def measure_latency(
     dtype=torch.float32, # Type of weights and inputs
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."
-    times,tokens = {},(tokens,) if isinstance(tokens, int) else tuple(tokens)
-    for m,n in dict.fromkeys(map(tuple, shapes)):
+    times, tokens = {}, (tokens,) if isinstance(tokens, int) else tuple(tokens)
+    for m, n in dict.fromkeys(map(tuple, shapes)):
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, device=device, dtype=dtype)}|{r: LowRankLinear(n, m, r, device=device, dtype=dtype) for r in ranks}
-        big,*others = [_least_seconds(layers, torch.randn(t, n, device=device, dtype=dtype), repeat) for t in tokens]
-        times[m,n] = _worst(big, others, margin)
+        big, *others = [_least_seconds(layers, torch.randn(t, n, device=device, dtype=dtype), repeat) for t in tokens]
+        times[m, n] = _worst(big, others, margin)
     return LatencyTable(times)

@@ -1,4 +1,4 @@
-"""What a few hundred sentences say about the inputs and the gradients of every linear map
+"""What a few hundred sentences say about the inputs and the gradients of every linear layer
 
 Docs: https://rank-bert.github.io/rank_bert/rank/calibrate.html.md"""
 
@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..io import new_file
-from ..models.anatomy import encoder_of, family_of, input_names, linears, open_maps, parameter_parts
+from ..models.anatomy import encoder_of, family_of, input_names, linears, open_linears, parameter_parts
 from .metrics import finite_weights
 
 # %% ../../nbs/rank/calibrate.ipynb #5230100b
@@ -50,33 +50,33 @@ def _mirror(acc):
 # %% ../../nbs/rank/calibrate.ipynb #8db97cf9
 class _Moments:
     "Streaming mean and covariance of weighted rows."
-    def __init__(self, n, device): self.weight,self.shift,self.sum,self.gram = 0.,None,*_zeros(device, (n,), (n,n))
+    def __init__(self, n, device): self.weight, self.shift, self.sum, self.gram = 0., None, *_zeros(device, (n,), (n, n))
     def add(self, x, w=None):
         if self.shift is None: self.shift = x.mean(0)
         x = x-self.shift
-        xw = x if w is None else x*w[:,None]
+        xw = x if w is None else x*w[:, None]
         self.weight += len(x) if w is None else w.sum().item()
         self.sum += xw.sum(0)
         _add_gram(self.gram, x, xw)
     def result(self):
-        m,k = self.sum/max(self.weight, 1e-300), max(self.weight, 1e-300)
-        return m+self.shift, _mirror(self.gram)/k-m[:,None]*m
+        m, k = self.sum/max(self.weight, 1e-300), max(self.weight, 1e-300)
+        return m+self.shift, _mirror(self.gram)/k-m[:, None]*m
 
 def _zeros(device, *shapes): return [torch.zeros(s, dtype=torch.float64, device=device) for s in shapes]
 
 # %% ../../nbs/rank/calibrate.ipynb #d6c81f5f
 def _split_batch(batch):
     "The inputs and the labels (or None) of one batch."
-    x,y = (batch[0], batch[1] if len(batch)>1 else None) if isinstance(batch, (tuple, list)) and batch else (batch, None)
-    if not isinstance(x, Mapping) or not any(torch.is_tensor(v) and v.ndim>=2 for v in x.values()):
+    x, y = (batch[0], batch[1] if len(batch) > 1 else None) if isinstance(batch, (tuple, list)) and batch else (batch, None)
+    if not isinstance(x, Mapping) or not any(torch.is_tensor(v) and v.ndim >= 2 for v in x.values()):
         raise TypeError(f"a batch is a dict of tensors of shape (batch, length), or a pair of one and labels, got {type(x).__name__}: tokenise texts first")
-    x = {k:v for k,v in x.items() if torch.is_tensor(v)}
+    x = {k:v for k, v in x.items() if torch.is_tensor(v)}
     given = [x.pop(k) for k in ('labels', 'label') if k in x]
     return x, given[0] if y is None and given else y
 
 def _refuse_single(batches):
     "Refuse one batch in the place of several."
-    pair = isinstance(batches, tuple) and len(batches)==2 and isinstance(batches[0], Mapping) and not isinstance(batches[1], (Mapping, tuple, list))
+    pair = isinstance(batches, tuple) and len(batches) == 2 and isinstance(batches[0], Mapping) and not isinstance(batches[1], (Mapping, tuple, list))
     if pair or isinstance(batches, Mapping): raise TypeError("expected an iterable of batches, got a single one: put it in a list, [batch]")
 
 def check_batches(
@@ -96,35 +96,35 @@ def _rows(batches, n_samples):
     _refuse_single(batches)
     left = float('inf') if n_samples is None else n_samples
     for batch in batches:
-        x,y = _split_batch(batch)
-        size,length = next(v.shape[:2] for v in x.values() if v.ndim>=2)
+        x, y = _split_batch(batch)
+        size, length = next(v.shape[:2] for v in x.values() if v.ndim >= 2)
         mask = x.get('attention_mask', torch.ones(size, length, dtype=torch.long))
-        if mask.ndim!=2: raise ValueError(f"attention_mask must have shape (batch, length), got {tuple(mask.shape)}")
+        if mask.ndim != 2: raise ValueError(f"attention_mask must have shape (batch, length), got {tuple(mask.shape)}")
         at = torch.arange(1, length+1, device=mask.device)
-        starts,ends = (length-(mask.bool()*at.flip(0)).amax(1)).tolist(),(mask.bool()*at).amax(1).tolist()
+        starts, ends = (length-(mask.bool()*at.flip(0)).amax(1)).tolist(), (mask.bool()*at).amax(1).tolist()
         for i in range(size):
-            if left<=0: return
-            if ends[i]==0: continue
+            if left <= 0: return
+            if ends[i] == 0: continue
             left -= 1
-            row = {k: v[i, starts[i]:ends[i]] if v.ndim>=2 and v.shape[1]==length else v[i] for k,v in {**x, 'attention_mask':mask}.items()}
+            row = {k: v[i, starts[i]:ends[i]] if v.ndim >= 2 and v.shape[1] == length else v[i] for k, v in {**x, 'attention_mask':mask}.items()}
             yield row, None if y is None else y[i]
 
 # %% ../../nbs/rank/calibrate.ipynb #65c2e33c
 def _collate(rows, pad, side):
     "A batch of sentences, padded to the longest."
-    xs,ys = zip(*rows)
+    xs, ys = zip(*rows)
     if odd := set().union(*(set(x)^set(xs[0]) for x in xs)): raise ValueError(f"all batches must have the same inputs: only some have {min(odd)!r}")
     end = max(len(x['attention_mask']) for x in xs)
-    gap = lambda v: [end-len(v),0] if side=='left' else [0,end-len(v)]
-    fit = lambda k,v: nn.functional.pad(v, [0,0]*(v.ndim-1)+gap(v), value=pad if k=='input_ids' else 0) if v.ndim else v
+    gap = lambda v: [end-len(v), 0] if side == 'left' else [0, end-len(v)]
+    fit = lambda k, v: nn.functional.pad(v, [0, 0]*(v.ndim-1)+gap(v), value=pad if k == 'input_ids' else 0) if v.ndim else v
     return {k: torch.stack([fit(k, x[k]) for x in xs]) for k in xs[0]}, None if any(y is None for y in ys) else torch.stack([torch.as_tensor(y) for y in ys])
 
 def _packs(rows, tokens=2048, window=1024, pad=0, side='right'):
     "Batches of at most `tokens` tokens, padding included, or of one sentence."
     def pack(held):
-        held,batch = sorted(held, key=lambda r: len(r[0]['attention_mask'])),[]
+        held, batch = sorted(held, key=lambda r: len(r[0]['attention_mask'])), []
         for r in held:
-            if batch and (len(batch)+1)*len(r[0]['attention_mask'])>tokens:
+            if batch and (len(batch)+1)*len(r[0]['attention_mask']) > tokens:
                 yield _collate(batch, pad, side)
                 batch = []
             batch.append(r)
@@ -132,7 +132,7 @@ def _packs(rows, tokens=2048, window=1024, pad=0, side='right'):
     held = []
     for r in rows:
         held.append(r)
-        if len(held)==window:
+        if len(held) == window:
             yield from pack(held)
             held = []
     yield from pack(held)
@@ -156,50 +156,50 @@ TRUE_COTANGENTS = dict(single_label_classification=_softmax_cotangent, multi_lab
 # %% ../../nbs/rank/calibrate.ipynb #2df9287e
 def _onehot(y, z): return nn.functional.one_hot(y.long(), z.shape[-1]).to(z)
 
-EMPIRICAL_COTANGENTS = dict(single_label_classification=lambda z,y: z.softmax(-1)-_onehot(y, z), multi_label_classification=lambda z,y: z.sigmoid()-y.to(z),
-    regression=lambda z,y: z-y.to(z).reshape(z.shape))
+EMPIRICAL_COTANGENTS = dict(single_label_classification=lambda z, y: z.softmax(-1)-_onehot(y, z), multi_label_classification=lambda z, y: z.sigmoid()-y.to(z),
+    regression=lambda z, y: z-y.to(z).reshape(z.shape))
 
 # %% ../../nbs/rank/calibrate.ipynb #af85b9f7
 def _output(enc, out, mask):
     "What the model predicts, and the kind of prediction."
     if (z := out.get('logits')) is None:
         if (h := out.get('last_hidden_state')) is None: raise ValueError(f"{type(enc).__name__} gives neither logits nor last_hidden_state: use fisher=None")
-        m = mask[...,None].to(h)
+        m = mask[..., None].to(h)
         return (h*m).sum(1)/m.sum(1), 'embedding'
-    kind = None if z.ndim>2 else enc.config.problem_type
-    return z, kind or ('regression' if z.shape[-1]==1 else 'single_label_classification')
+    kind = None if z.ndim > 2 else enc.config.problem_type
+    return z, kind or ('regression' if z.shape[-1] == 1 else 'single_label_classification')
 
 def _labels(y, z, kind):
     "The labels, which must be classes or finite."
-    bad = (y<0)|(y>=z.shape[-1]) if kind=='single_label_classification' else ~y.isfinite()
+    bad = (y < 0)|(y >= z.shape[-1]) if kind == 'single_label_classification' else ~y.isfinite()
     if bad.any(): raise ValueError(f"fisher='empirical' needs labels, {'0 to '+str(z.shape[-1]-1) if kind.startswith('single') else 'all finite'}, got {y[bad][0].item()}: "
         "the test splits of GLUE have none; use 'true', which needs none")
     return y.to(z.device)
 
 def _cotangent(enc, out, mask, y, fisher, gen):
     "The prediction and the cotangent to pull back through it."
-    z,kind = _output(enc, out, mask)
-    if fisher=='true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
-    elif kind=='embedding' or z.ndim>2: raise ValueError(f"fisher='empirical' is for classifiers and regressions of whole texts, {type(enc).__name__} is none: use 'true'")
+    z, kind = _output(enc, out, mask)
+    if fisher == 'true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
+    elif kind == 'embedding' or z.ndim > 2: raise ValueError(f"fisher='empirical' is for classifiers and regressions of whole texts, {type(enc).__name__} is none: use 'true'")
     elif y is None: raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which needs none")
     else: v = EMPIRICAL_COTANGENTS[kind](z.detach(), _labels(y, z, kind))
-    return z, v*mask[...,None].to(v) if z.ndim>2 else v
+    return z, v*mask[..., None].to(v) if z.ndim > 2 else v
 
 # %% ../../nbs/rank/calibrate.ipynb #295cf72b
 def _fisher_rows(x, g):
     "Sum over batch and columns of the squared per-sentence gradient: x (batch, length, n), g (batch, length, m) -> (m,)."
-    return ((x@x.mT@g)*g).flatten(0,1).sum(0)
+    return ((x@x.mT@g)*g).flatten(0, 1).sum(0)
 
 # %% ../../nbs/rank/calibrate.ipynb #cfc7ed1d
 class _Sums:
     "Streaming statistics of one map."
     def __init__(self, name, shape, want, device, shared=None):
-        self.name,self.want,self.tokens,self.calls,self.held = name,want,0,0,[]
-        m,n = shape
-        self.inputs = shared.inputs if shared else _Moments(n, device) if {'mean','covariance'}&set(want) else None
+        self.name, self.want, self.tokens, self.calls, self.held = name, want, 0, 0, []
+        m, n = shape
+        self.inputs = shared.inputs if shared else _Moments(n, device) if {'mean', 'covariance'}&set(want) else None
         self.owns = shared is None
-        self.weighted = _Moments(n, device) if {'weighted_mean','weighted_covariance'}&set(want) else None
-        self.grads,self.rows,self.cols = _zeros(device, (m,m) if 'grad_second_moment' in want else (0,0), (m,), (n,))
+        self.weighted = _Moments(n, device) if {'weighted_mean', 'weighted_covariance'}&set(want) else None
+        self.grads, self.rows, self.cols = _zeros(device, (m, m) if 'grad_second_moment' in want else (0, 0), (m,), (n,))
 
     def forward(self, x, keep):
         self.calls += 1
@@ -211,23 +211,23 @@ class _Sums:
         gf = keep.flat(g)
         if 'grad_second_moment' in self.want: _add_gram(self.grads, gf)
         if self.weighted: self.weighted.add(keep.flat(x), gf.square().sum(1))
-        if {'fisher_rows','fisher_cols'}&set(self.want): self.held.append((keep.turned(x).float(), keep.zeroed(g)))
-        if self.calls==1: self.finish()
+        if {'fisher_rows', 'fisher_cols'}&set(self.want): self.held.append((keep.turned(x).float(), keep.zeroed(g)))
+        if self.calls == 1: self.finish()
 
     def finish(self):
-        for size in {len(x) for x,_ in self.held}:
-            x,g = (torch.cat(ts, 1) for ts in zip(*(h for h in self.held if len(h[0])==size)))
+        for size in {len(x) for x, _ in self.held}:
+            x, g = (torch.cat(ts, 1) for ts in zip(*(h for h in self.held if len(h[0]) == size)))
             if 'fisher_rows' in self.want: self.rows += _fisher_rows(x, g)
             if 'fisher_cols' in self.want: self.cols += _fisher_rows(g, x)
-        self.calls,self.held = 0,[]
+        self.calls, self.held = 0, []
 
 # %% ../../nbs/rank/calibrate.ipynb #ddba87c1
 @patch
 def result(self:_Sums, samples):
     "The statistics, in float32."
     got = dict(fisher_rows=self.rows/samples, fisher_cols=self.cols/samples, grad_second_moment=_mirror(self.grads)/self.tokens)
-    if self.weighted: got.update(zip(('weighted_mean','weighted_covariance'), self.weighted.result()))
-    if self.inputs and self.owns: got.update(zip(('mean','covariance'), self.inputs.result()))
+    if self.weighted: got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
+    if self.inputs and self.owns: got.update(zip(('mean', 'covariance'), self.inputs.result()))
     return {k: got[k].float() for k in self.want if k in got}
 
 # %% ../../nbs/rank/calibrate.ipynb #718a823b
@@ -237,26 +237,26 @@ class TextTokens:
         mask:torch.Tensor, # Attention mask `(texts, length)`, 0 for padding
         batch_first:bool=True, # Are activations (texts, length, features), or as in XLNet (length, texts, features)?
     ):
-        self.mask,self.n,self.batch_first = mask.bool(),int(mask.bool().sum()),batch_first
-        self.index = None if self.n==mask.numel() else self.mask.flatten().nonzero().squeeze(1)
-    def turned(self, t): return t if self.batch_first or t.ndim<3 else t.transpose(0, 1)
+        self.mask, self.n, self.batch_first = mask.bool(), int(mask.bool().sum()), batch_first
+        self.index = None if self.n == mask.numel() else self.mask.flatten().nonzero().squeeze(1)
+    def turned(self, t): return t if self.batch_first or t.ndim < 3 else t.transpose(0, 1)
     def is_text(self, t): return self.turned(t).shape[:-1] in (self.mask.shape, (self.n,), (self.mask.numel(),))
     def flat(self, t):
         every = self.index is None or not self.is_text(t)
         t = self.turned(t).reshape(-1, t.shape[-1]).float()
-        return t if every or len(t)==self.n else t[self.index]
+        return t if every or len(t) == self.n else t[self.index]
     def zeroed(self, t):
         padded = self.index is not None and self.is_text(t)
         t = self.turned(t).float()
-        return t*self.mask[...,None] if padded else t
+        return t*self.mask[..., None] if padded else t
 
 # %% ../../nbs/rank/calibrate.ipynb #4569f878
 class _Words:
     "Streaming statistics of the word embedding."
     def __init__(self, enc, graded, device):
         e = enc.get_input_embeddings()
-        self.out,self.graded,self.tokens = None,graded,0
-        self.counts,self.grads = _zeros(device, (e.num_embeddings,), (e.embedding_dim,)*2 if graded else (0,0))
+        self.out, self.graded, self.tokens = None, graded, 0
+        self.counts, self.grads = _zeros(device, (e.num_embeddings,), (e.embedding_dim,)*2 if graded else (0, 0))
     def see(self, out):
         self.out = out
         return out
@@ -273,26 +273,26 @@ class _Words:
 def _observed(model, maps, on_forward, graded, on_words=None):
     "Evaluation mode with `on_forward(map, input, output)` at every map and `on_words(output)` at the word embedding; everything restored at the end."
     if any(p.is_inference() for p in model.parameters()): raise ValueError("the model was made in torch.inference_mode, where no gradient can reach it: make it outside")
-    modes,grads = [(m, m.training) for m in model.modules()],[(p, p.requires_grad) for p in model.parameters()]
-    watch = lambda l: lambda m,i,o: on_forward(l, i[0], o)
+    modes, grads = [(m, m.training) for m in model.modules()], [(p, p.requires_grad) for p in model.parameters()]
+    watch = lambda l: lambda m, i, o: on_forward(l, i[0], o)
     handles = [l.module.register_forward_hook(watch(l)) for l in maps]
-    if graded: handles.append(encoder_of(model).get_input_embeddings().register_forward_hook(lambda m,i,o: on_words(o.detach().requires_grad_())))
+    if graded: handles.append(encoder_of(model).get_input_embeddings().register_forward_hook(lambda m, i, o: on_words(o.detach().requires_grad_())))
     try:
         model.eval()
-        for p,_ in grads: p.requires_grad_(False)
+        for p, _ in grads: p.requires_grad_(False)
         with torch.inference_mode(False), torch.set_grad_enabled(graded): yield
     finally:
         for h in handles: h.remove()
-        for m,t in modes: m.training = t
-        for p,g in grads: p.requires_grad_(g)
+        for m, t in modes: m.training = t
+        for p, g in grads: p.requires_grad_(g)
 
 # %% ../../nbs/rank/calibrate.ipynb #a28913d3
 def _pad(enc): return getattr(enc.config, 'pad_token_id', None) or 0
 
 def _forward(enc, x):
     "What `enc` gives for a dict of inputs, of which it gets those that it takes."
-    dev,takes = next(enc.parameters()).device,input_names(enc)
-    return enc(**{k: v.to(dev) for k,v in x.items() if k in takes}, return_dict=True)
+    dev, takes = next(enc.parameters()).device, input_names(enc)
+    return enc(**{k: v.to(dev) for k, v in x.items() if k in takes}, return_dict=True)
 
 # %% ../../nbs/rank/calibrate.ipynb #177e7a93
 def predictions(
@@ -302,25 +302,25 @@ def predictions(
 ):
     "Yield, a batch at a time, the outputs of every model, their kind and the mask of the tokens."
     encs = [encoder_of(m) for m in models]
-    for x,_ in _packs(_rows(batches, n_samples), pad=_pad(encs[0]), side=family_of(encs[0]).padding_side):
+    for x, _ in _packs(_rows(batches, n_samples), pad=_pad(encs[0]), side=family_of(encs[0]).padding_side):
         mask = x['attention_mask'].to(next(encs[0].parameters()).device)
         with ExitStack() as stack:
             for m in models: stack.enter_context(_observed(m, [], None, False))
             outs = [_output(e, _forward(e, x), mask) for e in encs]
-        yield [z for z,_ in outs], outs[0][1], mask
+        yield [z for z, _ in outs], outs[0][1], mask
 
 # %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Map name -> [out, in, checksum of its parameters]
-    "Compute what tells the linear maps of one model from those of another."
+    "Compute what tells the linear layers of one model from those of another."
     return {l.name: [l.module.out_features, l.module.in_features, _crc(l.module.parameters())] for l in linears(model)}
 
 def rest_fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # 'embeddings', 'head' and 'other' -> checksum of its parameters
     "Compute what tells the rest of one model from that of another."
-    return {k: _crc(ps.values()) for k,ps in parameter_parts(model).items() if k!='linear'}
+    return {k: _crc(ps.values()) for k, ps in parameter_parts(model).items() if k != 'linear'}
 
 def _crc(params):
     "Checksum of the bytes of some tensors."
@@ -329,7 +329,7 @@ def _crc(params):
     return crc
 
 class Calibration(dict):
-    "Statistics of every linear map: name -> dict of tensors."
+    "Statistics of every linear layer: name -> dict of tensors."
     def __init__(self,
         stats:dict, # Map name -> dict of tensors
         samples:int, # Sentences seen
@@ -341,11 +341,11 @@ class Calibration(dict):
         rest:dict=None, # `rest_fingerprint` of the model
     ):
         super().__init__(stats)
-        self.samples,self.tokens,self.fisher,self.prints,self.words,self.rows,self.rest = samples,tokens,fisher,prints,words or {},rows or {},rest
-        for n,s in self.items(): s.update(samples=samples, tokens=self.rows.get(n, tokens))
+        self.samples, self.tokens, self.fisher, self.prints, self.words, self.rows, self.rest = samples, tokens, fisher, prints, words or {}, rows or {}, rest
+        for n, s in self.items(): s.update(samples=samples, tokens=self.rows.get(n, tokens))
 
     def __repr__(self):
-        names = [k for s in list(self.values())[:1] for k,v in s.items() if torch.is_tensor(v)]
+        names = [k for s in list(self.values())[:1] for k, v in s.items() if torch.is_tensor(v)]
         return f"Calibration of {len(self)} maps on {self.samples:,} sentences ({self.tokens:,} tokens), fisher={self.fisher!r}: {', '.join(names)}"
 
 # %% ../../nbs/rank/calibrate.ipynb #cded70aa
@@ -354,16 +354,16 @@ def check(self:Calibration,
     model:nn.Module, # A transformers model, or any module that contains one
 ):
     "Raise unless these are statistics of `model`."
-    here,now = self.prints,fingerprint(model)
+    here, now = self.prints, fingerprint(model)
     if odd := sorted(set(here)^set(now)): raise ValueError(f"this calibration is of another model: only one of the two has a map {odd[0]!r}")
-    for n,(*shape,crc) in now.items():
-        if here[n][:2]!=shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
-        if here[n][2]!=crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
+    for n, (*shape, crc) in now.items():
+        if here[n][:2] != shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
+        if here[n][2] != crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
     if self.rest is None: return warnings.warn("this calibration was saved without checksums of embeddings and head: check that they are those of this model", stacklevel=2)
-    told,enc = dict(embeddings='embeddings', head='head', other='norms or biases'),encoder_of(model)
+    told, enc = dict(embeddings='embeddings', head='head', other='norms or biases'), encoder_of(model)
     unused = [] if self.fisher and enc.base_model is not enc else ['head']
-    if changed := [told[k] for k,crc in rest_fingerprint(model).items() if k not in unused and self.rest[k]!=crc]:
-        raise ValueError(f"this calibration is of the same linear maps with other {' and '.join(changed)}: calibrate this model")
+    if changed := [told[k] for k, crc in rest_fingerprint(model).items() if k not in unused and self.rest[k] != crc]:
+        raise ValueError(f"this calibration is of the same linear layers with other {' and '.join(changed)}: calibrate this model")
 
 # %% ../../nbs/rank/calibrate.ipynb #3ae60037
 @torch.inference_mode(False)
@@ -375,59 +375,59 @@ def calibrate(
     statistics=None, # Names of what to collect; all when None
     seed:int=42, # For the random cotangents
     progress:bool=True, # Show a progress bar?
-)->Calibration: # Statistics of every linear map of the encoder
-    "Collect statistics of the inputs and gradients of an encoder's linear maps."
+)->Calibration: # Statistics of every linear layer of the encoder
+    "Collect statistics of the inputs and gradients of an encoder's linear layers."
     if fisher not in ('true', 'empirical', None): raise ValueError(f"fisher must be 'true', 'empirical' or None, got {fisher!r}")
-    if n_samples is not None and (isinstance(n_samples, bool) or not isinstance(n_samples, int) or n_samples<1): raise ValueError(f"n_samples must be a positive integer or None, got {n_samples!r}")
+    if n_samples is not None and (isinstance(n_samples, bool) or not isinstance(n_samples, int) or n_samples < 1): raise ValueError(f"n_samples must be a positive integer or None, got {n_samples!r}")
     want = _check_statistics(statistics, fisher)
     finite_weights(model)
     graded = bool(set(want)&set(GRADIENT_STATISTICS))
-    with open_maps(model): sums,samples,words = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
-    stats = {n: s.result(samples) for n,s in sums.items()}
+    with open_linears(model): sums, samples, words = _run(model, batches, n_samples, fisher if graded else None, want, seed, progress)
+    stats = {n: s.result(samples) for n, s in sums.items()}
     _share(stats, sums)
-    for n,s in stats.items():
-        for k,v in s.items():
+    for n, s in stats.items():
+        for k, v in s.items():
             if not torch.isfinite(v).all(): raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
-    rows = {n: s.tokens for n,s in sums.items() if s.tokens!=words.tokens}
+    rows = {n: s.tokens for n, s in sums.items() if s.tokens != words.tokens}
     return Calibration(stats, samples, words.tokens, fisher if graded else None, fingerprint(model), words.result(), rows, rest_fingerprint(model))
 
 # %% ../../nbs/rank/calibrate.ipynb #f03f056f
 def _run(model, batches, n_samples, fisher, want, seed, progress):
     "Run the batches, and return the `_Sums` of every map, the number of sentences, and what is known of the words."
-    enc,fam,maps = encoder_of(model),family_of(model),linears(model)
+    enc, fam, maps = encoder_of(model), family_of(model), linears(model)
     positions = any(r.startswith('position') for r in fam.names.values())
-    dev,gen = next(enc.parameters()).device,torch.Generator().manual_seed(seed)
-    sums,samples,keep,last,words = {},0,None,None,_Words(enc, fisher and 'grad_second_moment' in want, dev)
+    dev, gen = next(enc.parameters()).device, torch.Generator().manual_seed(seed)
+    sums, samples, keep, last, words = {}, 0, None, None, _Words(enc, fisher and 'grad_second_moment' in want, dev)
     def see(l, x, y):
         nonlocal last
         if not (keep.is_text(x) or positions): raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(keep.mask.shape)}")
         if l.name not in sums: sums[l.name] = _Sums(l.name, (l.module.out_features, l.module.in_features), want, dev, last[1] if last and last[0] is x and not positions else None)
         s = sums[l.name]
-        if s.owns: last = x,s
+        if s.owns: last = x, s
         s.forward(x.detach(), keep)
         if not fisher: return
         y = y if y.requires_grad else y.detach().requires_grad_().clone() # a table of positions, with nothing to train before it
         y.register_hook(lambda g, x=x.detach(), k=keep: s.backward(x, g, k))
         return y
     with _observed(model, maps, see, bool(fisher), words.see), tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False) as bar:
-        for x,y in _packs(_rows(batches, n_samples), pad=_pad(enc), side=fam.padding_side):
+        for x, y in _packs(_rows(batches, n_samples), pad=_pad(enc), side=fam.padding_side):
             if 'input_ids' not in x: raise ValueError(f"a batch for calibrate must have input_ids, got only {', '.join(x)}")
             keep = TextTokens(x['attention_mask'].to(dev), fam.batch_first)
             out = _forward(enc, x)
             if fisher:
-                z,v = _cotangent(enc, out, keep.mask, y, fisher, gen)
+                z, v = _cotangent(enc, out, keep.mask, y, fisher, gen)
                 z.backward(v)
             for s in sums.values(): s.finish()
             words.add(x['input_ids'].to(dev), keep)
-            last,samples = None,samples+len(keep.mask)
+            last, samples = None, samples+len(keep.mask)
             bar.update(len(keep.mask))
     if not samples: raise ValueError("no sentence to calibrate on: the batches are empty")
-    return sums,samples,words
+    return sums, samples, words
 
 def _share(stats, sums):
     "Give maps with a shared input the same tensors."
-    of = {id(s.inputs): n for n,s in sums.items() if s.owns}
-    for n,s in sums.items():
+    of = {id(s.inputs): n for n, s in sums.items() if s.owns}
+    for n, s in sums.items():
         if not s.owns and s.inputs: stats[n].update({k: stats[of[id(s.inputs)]][k] for k in ACTIVATION_STATISTICS if k in stats[of[id(s.inputs)]]})
 
 # %% ../../nbs/rank/calibrate.ipynb #c7980067
@@ -436,14 +436,14 @@ def save(self:Calibration,
     file, # Path of the file to write
 ):
     "Write the statistics as safetensors."
-    tensors,same,seen = {},{},{}
-    for n,s in self.items():
-        for k,v in s.items():
+    tensors, same, seen = {}, {}, {}
+    for n, s in self.items():
+        for k, v in s.items():
             if not torch.is_tensor(v): continue
             first = seen.setdefault(id(v), f'{n}/{k}')
-            if first==f'{n}/{k}': tensors[first] = v.contiguous()
+            if first == f'{n}/{k}': tensors[first] = v.contiguous()
             else: same[f'{n}/{k}'] = first
-    tensors.update({f'/{k}': v for k,v in self.words.items()})
+    tensors.update({f'/{k}': v for k, v in self.words.items()})
     about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows, rest=self.rest, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
@@ -453,11 +453,11 @@ def load(cls:Calibration,
 ):
     "Read a calibration."
     try:
-        with safe_open(file, framework='pt') as f: about,tensors = (f.metadata() or {}).get('rank_bert_calibration'),{k: f.get_tensor(k) for k in f.keys()}
+        with safe_open(file, framework='pt') as f: about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
     except SafetensorError as e: raise ValueError(f"{file} is no safetensors file: {e}") from None
     if about is None: raise ValueError(f"{file} is no calibration: it has no header of one")
     about = json.loads(about)
-    tensors.update({k: tensors[v] for k,v in about.pop('same').items()})
+    tensors.update({k: tensors[v] for k, v in about.pop('same').items()})
     stats = {n: {} for n in ('', *about['prints'])}
-    for k,v in tensors.items(): stats[k.partition('/')[0]][k.partition('/')[2]] = v
+    for k, v in tensors.items(): stats[k.partition('/')[0]][k.partition('/')[2]] = v
     return cls(stats, words=stats.pop(''), **about)

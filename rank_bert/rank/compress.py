@@ -15,19 +15,20 @@ from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
-from ..models.anatomy import encoder_of, linears, map_uses, open_maps, parameter_parts
+from ..models.anatomy import encoder_of, linears, linear_uses, open_linears, parameter_parts
 from .metrics import finite_weights, weight_of
 from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even, warn_shared
 from .calibrate import Calibration, calibrate, check_batches, fingerprint, predictions, rest_fingerprint
-from .decompose import cut_factors, damped_root, factorise, get_decomposition, svd_factors
-from .allocate import RankPlan, allocate, check_budget, check_least, check_pinned, get_allocator, get_cost, measure_latency, smallest_budget
+from .decompose import truncate_factors, factorise, get_decomposition
+from .allocate import RankPlan, allocate, check_budget, check_least, check_fixed_ranks, get_allocator, get_cost, measure_latency, smallest_budget
+from .linalg import damped_root, gram_svd
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
 def encoder_params(
     model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Parameter counts: linear (weights of the linear maps), embeddings, head (pooler and classifier), other (biases, norms), total
+)->dict: # Parameter counts: linear (weights of the linear layers), embeddings, head (pooler and classifier), other (biases, norms), total
     "Count the parameters of a model by part."
-    parts = {k: sum(p.numel() for p in ps.values()) for k,ps in parameter_parts(model).items()}
+    parts = {k: sum(p.numel() for p in ps.values()) for k, ps in parameter_parts(model).items()}
     return dict(**parts, total=sum(parts.values()))
 
 # %% ../../nbs/rank/compress.ipynb #a2e1919e
@@ -35,9 +36,9 @@ def flops_per_token(
     model:nn.Module, # A transformers model, or any module that contains one
     length:int=64, # Tokens in a text
 )->int: # Floating-point operations; a multiply-add counts two
-    "Count the operations of the encoder's linear maps and attention for one token."
-    times,scored = map_uses(model),dict(query=1, value=1, query_key_value=2/3)
-    size = lambda l: sum(p.numel() for n,p in l.module.named_parameters() if n.endswith('weight'))
+    "Count the operations of the encoder's linear layers and attention for one token."
+    times, scored = linear_uses(model), dict(query=1, value=1, query_key_value=2/3)
+    size = lambda l: sum(p.numel() for n, p in l.module.named_parameters() if n.endswith('weight'))
     return round(sum(2*times[l.name]*(size(l)+length*scored.get(l.role, 0)*l.module.out_features) for l in linears(model)))
 
 # %% ../../nbs/rank/compress.ipynb #1cff20d6
@@ -45,18 +46,18 @@ def flops_per_token(
 class Compression:
     "What `compress` did to a model."
     budget:float # Fraction asked for
-    kept:float # Fraction of the weights of the encoder's linear maps that the model has
-    plan:RankPlan # Rank of every linear map, None where it is dense
+    kept:float # Fraction of the weights of the encoder's linear layers that the model has
+    plan:RankPlan # Rank of every linear layer, None where it is dense
     predicted:float # Increase of the loss in nats a sentence, if `nats`; else the sum of what the cuts cost in the objective of the method
     method:str # Decomposition
     allocator:str # How the ranks were chosen
     cost:str # What the budget counts
     params:dict # `encoder_params` of the new model
     seconds:float # Time it took
-    nats:bool=False # Is `predicted` in nats?
-    measured:float=None # Increase of the loss on the data given as `measure`, in nats a sentence
-    steps:int=1 # Times it was calibrated and cut
-    embedding_rank:int=None # Rank of the word embedding, None where it is whole
+    nats:bool = False # Is `predicted` in nats?
+    measured:float = None # Increase of the loss on the data given as `measure`, in nats a sentence
+    steps:int = 1 # Times it was calibrated and cut
+    embedding_rank:int = None # Rank of the word embedding, None where it is whole
 
     def __str__(self):
         told = f"predicted loss increase {self.predicted:.4g} nats" if self.nats else f"predicted cost {self.predicted:.4g}"
@@ -65,10 +66,10 @@ class Compression:
             +('' if self.measured is None else f", measured {self.measured:.4g}"))
 
 # %% ../../nbs/rank/compress.ipynb #e16e3822
-DIVERGENCES = dict(single_label_classification=lambda a,b: (a.softmax(-1)*(a.log_softmax(-1)-b.log_softmax(-1))).sum(-1),
-    multi_label_classification=lambda a,b: (nn.functional.binary_cross_entropy_with_logits(b, a.sigmoid(), reduction='none')
+DIVERGENCES = dict(single_label_classification=lambda a, b: (a.softmax(-1)*(a.log_softmax(-1)-b.log_softmax(-1))).sum(-1),
+    multi_label_classification=lambda a, b: (nn.functional.binary_cross_entropy_with_logits(b, a.sigmoid(), reduction='none')
         -nn.functional.binary_cross_entropy_with_logits(a, a.sigmoid(), reduction='none')).sum(-1),
-    regression=lambda a,b: (a-b).square().sum(-1)/2, embedding=lambda a,b: (a-b).square().sum(-1)/2)
+    regression=lambda a, b: (a-b).square().sum(-1)/2, embedding=lambda a, b: (a-b).square().sum(-1)/2)
 
 def loss_increase(
     dense:nn.Module, # The model to compare with
@@ -78,9 +79,9 @@ def loss_increase(
 )->float: # Nats a sentence
     "Measure how far the predictions of a compressed model have moved."
     total = n = 0
-    for (a,b),kind,mask in predictions([dense, small], batches, n_samples):
+    for (a, b), kind, mask in predictions([dense, small], batches, n_samples):
         d = DIVERGENCES[kind](a.double(), b.double())
-        total,n = total+(d*mask if d.ndim>1 else d).sum().item(),n+len(a)
+        total, n = total+(d*mask if d.ndim > 1 else d).sum().item(), n+len(a)
     if not n: raise ValueError("no sentence to measure on: the batches are empty")
     return total/n
 
@@ -98,7 +99,7 @@ def _calibrated(model, calibration, method, n_samples, progress):
 
 # %% ../../nbs/rank/compress.ipynb #491f133e
 class Decomposed:
-    "A model with every linear map of its encoder decomposed, to be cut at one budget after another."
+    "A model with every linear layer of its encoder decomposed, to be cut at one budget after another."
     def __init__(self,
         model:nn.Module, # A transformers model, or any module that contains one; untouched
         method:str='kronecker', # Name in `DECOMPOSITIONS`
@@ -107,16 +108,16 @@ class Decomposed:
         progress:bool=True, # Show progress bars?
     ):
         refuse_adapters(model)
-        self.model,self.method,self.f = model,method,get_decomposition(method)
-        self.shapes = {n: tuple(w.shape) for n,w in finite_weights(model).items()}
-        self.prints,self.calibration = (fingerprint(model), rest_fingerprint(model)),_calibrated(model, calibration, method, n_samples, progress)
+        self.model, self.method, self.f = model, method, get_decomposition(method)
+        self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
+        self.prints, self.calibration = (fingerprint(model), rest_fingerprint(model)), _calibrated(model, calibration, method, n_samples, progress)
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
         self.factors = {l.name: factorise(l.module, method, self.calibration and self.calibration[l.name], l.name) for l in bar}
 
     @property
     def spectra(self):
         "Name -> singular values in the objective of the method."
-        return {n: f.s for n,f in self.factors.items()}
+        return {n: f.s for n, f in self.factors.items()}
 
     def __repr__(self): return f"{len(self.factors)} maps of a {type(encoder_of(self.model)).__name__}, decomposed by {self.method!r}"
 
@@ -127,33 +128,33 @@ def check(self:Decomposed,
     method:str, # The method to cut it by
 ):
     "Raise unless this is `model` as it is now, decomposed by `method`."
-    if self.method!=method: raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it by {method!r}")
-    if self.prints!=(fingerprint(model), rest_fingerprint(model)): raise ValueError("what was decomposed is another model, or its weights have changed since: decompose this one")
+    if self.method != method: raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it by {method!r}")
+    if self.prints != (fingerprint(model), rest_fingerprint(model)): raise ValueError("what was decomposed is another model, or its weights have changed since: decompose this one")
 
 # %% ../../nbs/rank/compress.ipynb #2a1300e3
 def _cost_of(cost, maps):
     "The cost function of a budget."
-    if cost!='latency': return get_cost(cost)
+    if cost != 'latency': return get_cost(cost)
     w = weight_of(maps[0].module)
     return measure_latency([(l.module.out_features, l.module.in_features) for l in maps], device=w.device, dtype=w.dtype)
 
-def _pinned(maps, pinned):
-    "Expand roles and layer numbers into names; what comes later in `pinned` wins."
+def _pinned(maps, fixed_ranks):
+    "Expand roles and layer numbers into names; what comes later in `fixed_ranks` wins."
     got = {}
-    for k,r in check_pinned(pinned).items():
-        hit = [l.name for l in maps if k in (l.name, l.role) or (k==l.layer and not isinstance(k, bool))]
-        if not hit: raise ValueError(f"pinned names {k!r}, which is no role, layer or linear map of this model")
+    for k, r in check_fixed_ranks(fixed_ranks).items():
+        hit = [l.name for l in maps if k in (l.name, l.role) or (k == l.layer and not isinstance(k, bool))]
+        if not hit: raise ValueError(f"fixed_ranks names {k!r}, which is no role, layer or linear layer of this model")
         got.update(dict.fromkeys(hit, r))
     return got
 
 # %% ../../nbs/rank/compress.ipynb #7de61815
-def _under(threshold, propose, scale, least):
-    "The plan of the smallest budget whose error times `scale` is at most `threshold`."
-    lo,hi,best = least,1.,propose(1.)
-    if (plan := propose(least)).error*scale<=threshold: return plan
-    while hi-lo>1e-3:
+def _under(max_loss_increase, propose, scale, least):
+    "The plan of the smallest budget whose error times `scale` is at most `max_loss_increase`."
+    lo, hi, best = least, 1., propose(1.)
+    if (plan := propose(least)).error*scale <= max_loss_increase: return plan
+    while hi-lo > 1e-3:
         plan = propose(mid := (lo+hi)/2)
-        lo,hi,best = (lo,mid,plan) if plan.error*scale<=threshold else (mid,hi,best)
+        lo, hi, best = (lo, mid, plan) if plan.error*scale <= max_loss_increase else (mid, hi, best)
     return best
 
 # %% ../../nbs/rank/compress.ipynb #546a065d
@@ -162,16 +163,16 @@ def plan(self:Decomposed,
     budget:float=None, # Fraction of the cost to keep, in (0, 1]
     allocator:str='optimal', # Name in `ALLOCATORS`
     cost='params', # As for `compress`
-    threshold:float=None, # Instead of a budget: the largest predicted increase
-    pinned:dict=None, # Name, role or layer number -> rank, or None to leave dense
-    multiple:int=1, # Propose multiples of this rank only
+    max_loss_increase:float=None, # Instead of a budget: the largest predicted increase
+    fixed_ranks:dict=None, # Name, role or layer number -> rank, or None to leave dense
+    multiple_of:int=1, # Propose multiples of this rank only
 )->RankPlan: # Name -> rank, or None for dense
-    "Choose a rank for every linear map."
+    "Choose a rank for every linear layer."
     maps = linears(self.model)
-    kw = dict(how=allocator, cost=_cost_of(cost, maps), pinned=_pinned(maps, pinned), multiple=multiple)
+    kw = dict(how=allocator, cost=_cost_of(cost, maps), fixed_ranks=_pinned(maps, fixed_ranks), multiple_of=multiple_of)
     propose = lambda b: allocate(self.spectra, self.shapes, b, **kw)
-    if threshold is None: return propose(budget)
-    return _under(threshold, propose, self._scale, smallest_budget(self.shapes, **{k: kw[k] for k in ('cost', 'pinned', 'multiple')}))
+    if max_loss_increase is None: return propose(budget)
+    return _under(max_loss_increase, propose, self._scale, smallest_budget(self.shapes, **{k: kw[k] for k in ('cost', 'fixed_ranks', 'multiple_of')}))
 
 @patch(as_prop=True)
 def _scale(self:Decomposed): return .5 if self.f.nats else 1.
@@ -182,25 +183,25 @@ def predicted(self:Decomposed,
 )->float: # In nats a sentence for the methods that weigh by the Fisher matrix, else the sum of the squares that are cut
     "Predict what the cuts of a plan cost."
     plan = self._named(plan)
-    return self._scale*sum(float(f.s[plan[n]:].square().sum()) for n,f in self.factors.items() if plan[n] is not None)
+    return self._scale*sum(float(f.s[plan[n]:].square().sum()) for n, f in self.factors.items() if plan[n] is not None)
 
 # %% ../../nbs/rank/compress.ipynb #1a8e70cb
 @patch
 def _named(self:Decomposed, plan):
-    "The rank of every linear map, from a plan with or without the prefix of the base model, None for what it leaves out."
+    "The rank of every linear layer, from a plan with or without the prefix of the base model, None for what it leaves out."
     prefix = f'{encoder_of(self.model).base_model_prefix}.'
     full = {k: n for n in self.shapes for k in (n.removeprefix(prefix), n)}
-    if odd := [n for n in plan if n not in full]: raise ValueError(f"the rank plan names {odd[0]!r}, which is no linear map of this {type(encoder_of(self.model)).__name__}")
-    return dict(RankPlan({**dict.fromkeys(self.shapes), **{full[n]:r for n,r in plan.items()}}, self.shapes))
+    if odd := [n for n in plan if n not in full]: raise ValueError(f"the rank plan names {odd[0]!r}, which is no linear layer of this {type(encoder_of(self.model)).__name__}")
+    return dict(RankPlan({**dict.fromkeys(self.shapes), **{full[n]:r for n, r in plan.items()}}, self.shapes))
 
 @patch
 def cut(self:Decomposed,
     plan:dict, # Name -> rank or None; None for maps that it leaves out
 )->tuple: # New model, and its `RankPlan`: what each map now has
-    "Make a copy of the model in which every linear map is cut at its rank."
+    "Make a copy of the model in which every linear layer is cut at its rank."
     had = {l.name: getattr(l.module, 'rank', None) for l in linears(self.model)}
-    new,has = self._cut(plan)
-    changed = {n:r for n,r in has.items() if r!=had[n]}
+    new, has = self._cut(plan)
+    changed = {n:r for n, r in has.items() if r != had[n]}
     warn_break_even(changed, self.shapes)
     warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])
     return new, has
@@ -209,14 +210,14 @@ def cut(self:Decomposed,
 @patch
 def _cut(self:Decomposed, plan):
     "`cut` without a warning."
-    ranks,stats = self._named(plan),self.calibration
+    ranks, stats = self._named(plan), self.calibration
     with torch.inference_mode(False):
         new = copy.deepcopy(self.model)
-        with open_maps(new):
+        with open_linears(new):
             for l in linears(new):
-                r,now = ranks[l.name],getattr(l.module, 'rank', None)
-                if r is None or (now is not None and now<=r): ranks[l.name] = now
-                else: replace(encoder_of(new), l.module, cut_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
+                r, now = ranks[l.name], getattr(l.module, 'rank', None)
+                if r is None or (now is not None and now <= r): ranks[l.name] = now
+                else: replace(encoder_of(new), l.module, truncate_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
     record_plan(new)
     return new, self._told(RankPlan(ranks, self.shapes), plan)
 
@@ -231,25 +232,25 @@ def _told(self:Decomposed, has, plan):
 def _embedding_rank(model, fraction):
     "The rank that keeps a fraction of the word embedding, None where it is to stay whole."
     if fraction is None: return None
-    if not (isinstance(fraction, (int, float)) and 0<fraction<=1): raise ValueError(f"embeddings is the fraction of the word embedding to keep and must be in (0, 1], got {fraction!r}")
+    if not (isinstance(fraction, (int, float)) and 0 < fraction <= 1): raise ValueError(f"embeddings is the fraction of the word embedding to keep and must be in (0, 1], got {fraction!r}")
     enc = encoder_of(model)
     if enc.get_output_embeddings() is not None: raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be factorised on its own")
-    v,h = enc.get_input_embeddings().num_embeddings,enc.get_input_embeddings().embedding_dim
-    if fraction*break_even(v, h)<1: raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the least is {(v+h)/(v*h):.4f}")
+    v, h = enc.get_input_embeddings().num_embeddings, enc.get_input_embeddings().embedding_dim
+    if fraction*break_even(v, h) < 1: raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the least is {(v+h)/(v*h):.4f}")
     return int(fraction*break_even(v, h))
 
 def _cut_embedding(new, rank, calibration):
     "Factorise the word embedding in place; return its rank and the predicted increase of the loss."
     enc = encoder_of(new)
-    old,words = enc.get_input_embeddings(),{} if calibration is None else calibration.words
-    v,h = old.num_embeddings,old.embedding_dim
-    if rank>=min(h, getattr(old, 'rank', h)): return getattr(old, 'rank', None), 0.
-    counts,g = words.get('counts', torch.ones(v)).double()+.1,words.get('grad_second_moment')
-    p,root = (counts/counts.sum()).sqrt()[:,None].to(old.weight.device),None if g is None else damped_root(g.to(old.weight.device))
+    old, words = enc.get_input_embeddings(), {} if calibration is None else calibration.words
+    v, h = old.num_embeddings, old.embedding_dim
+    if rank >= min(h, getattr(old, 'rank', h)): return getattr(old, 'rank', None), 0.
+    counts, g = words.get('counts', torch.ones(v)).double()+.1, words.get('grad_second_moment')
+    p, root = (counts/counts.sum()).sqrt()[:, None].to(old.weight.device), None if g is None else damped_root(g.to(old.weight.device))
     e = p*old.weight.detach().double()
-    u,s,r = svd_factors(e if root is None else e@root)
+    u, s, r = gram_svd(e if root is None else e@root)
     if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
-    replace(enc, old, LowRankEmbedding.from_factors(u[:,:rank]*s[:rank]/p, r[:rank].T, old))
+    replace(enc, old, LowRankEmbedding.from_factors(u[:, :rank]*s[:rank]/p, r[:rank].T, old))
     record_plan(new)
     return rank, 0. if g is None else .5*calibration.tokens/calibration.samples*s[rank:].square().sum().item()
 
@@ -265,7 +266,7 @@ def _reusable(calibration, measure, steps, n_samples):
     "`calibration` and `measure`, as lists where a generator would have to be read twice."
     same = measure is not None and measure is calibration
     if measure is not None and not same: measure = check_batches(measure, 'measure on')
-    if (steps>1 or same) and isinstance(calibration, Iterator): calibration = list(_first(calibration, n_samples))
+    if (steps > 1 or same) and isinstance(calibration, Iterator): calibration = list(_first(calibration, n_samples))
     return calibration, calibration if same else measure
 
 def _first(batches, n_samples):
@@ -276,23 +277,23 @@ def _first(batches, n_samples):
         x = b[0] if isinstance(b, (tuple, list)) and b else b
         if not isinstance(x, Mapping) or 'input_ids' not in x: return # `calibrate` will say what it is
         seen += len(x['input_ids'])
-        if n_samples is not None and seen>=n_samples: return
+        if n_samples is not None and seen >= n_samples: return
 
 # %% ../../nbs/rank/compress.ipynb #9a97dac1
-def _check_call(budget, threshold, method, allocator, cost, measure):
+def _check_call(budget, max_loss_increase, method, allocator, cost, measure):
     "Refuse what cannot work before anything is done."
-    if (budget is None)==(threshold is None): raise ValueError("give a budget or a threshold, one of the two")
+    if (budget is None) == (max_loss_increase is None): raise ValueError("give a budget or a max_loss_increase, one of the two")
     if budget is not None: check_budget(budget)
-    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold>0):
-        raise ValueError(f"threshold is the predicted increase to stay under and must be positive, got {threshold!r}")
-    get_decomposition(method), get_allocator(allocator), cost=='latency' or get_cost(cost)
+    if max_loss_increase is not None and (isinstance(max_loss_increase, bool) or not isinstance(max_loss_increase, (int, float)) or not max_loss_increase > 0):
+        raise ValueError(f"max_loss_increase is the predicted increase to stay under and must be positive, got {max_loss_increase!r}")
+    get_decomposition(method), get_allocator(allocator), cost == 'latency' or get_cost(cost)
     if isinstance(measure, Calibration): raise ValueError("measure takes batches, not a Calibration")
 
-def _feasible(model, budget, whole, cost, pinned, multiple):
+def _feasible(model, budget, whole, cost, fixed_ranks, multiple_of):
     "The cost function, with which some plan can meet the budget."
     maps = linears(model)
-    price,shapes = _cost_of(cost, maps),{l.name: (l.module.out_features, l.module.in_features) for l in maps}
-    least = smallest_budget(shapes, price, _pinned(maps, pinned), multiple)
+    price, shapes = _cost_of(cost, maps), {l.name: (l.module.out_features, l.module.in_features) for l in maps}
+    least = smallest_budget(shapes, price, _pinned(maps, fixed_ranks), multiple_of)
     check_least(1. if budget is None else budget, least if budget is None else whole*least)
     return price
 
@@ -300,9 +301,9 @@ def _steps(steps, budget, calibration, method):
     "The number of steps to take."
     given = isinstance(calibration, (Calibration, Decomposed))
     if steps is None: return 1 if budget is None or given or not get_decomposition(method).needs else default_steps(budget)
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps<1: raise ValueError(f"steps must be a positive integer, got {steps!r}")
-    if steps>1 and budget is None: raise ValueError("steps go with a budget, not with a threshold")
-    if steps>1 and given:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1: raise ValueError(f"steps must be a positive integer, got {steps!r}")
+    if steps > 1 and budget is None: raise ValueError("steps go with a budget, not with a max_loss_increase")
+    if steps > 1 and given:
         raise ValueError(f"with steps the model is calibrated again before each: pass the batches, not a {type(calibration).__name__}")
     return steps
 
@@ -310,15 +311,15 @@ def _steps(steps, budget, calibration, method):
 @torch.inference_mode(False)
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
-    budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
+    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
     calibration=None, # A `Calibration` or a `Decomposed` of this model, or batches to calibrate on; not needed for 'svd'
     method:str='kronecker', # Name in `DECOMPOSITIONS`
     allocator:str='optimal', # Name in `ALLOCATORS`
     cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or a function such as a `LatencyTable`
-    threshold:float=None, # Instead of a budget: the largest predicted increase
+    max_loss_increase:float=None, # Instead of a budget: the largest predicted increase
     steps:int=None, # Shrink in as many steps, calibrating before each; default: as `default_steps`, 1 where there is nothing to calibrate on
-    pinned:dict=None, # Name, role or layer number -> rank, or None to leave dense
-    multiple:int=1, # Propose multiples of this rank only
+    fixed_ranks:dict=None, # Name, role or layer number -> rank, or None to leave dense
+    multiple_of:int=1, # Propose multiples of this rank only
     n_samples:int=1024, # Sentences to use of batches given as `calibration`
     measure=None, # Batches on which to measure how far the predictions moved
     embeddings:float=None, # Fraction of the weights of the word embedding to keep, apart from the budget; None leaves it whole
@@ -327,18 +328,18 @@ def compress(
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
     start = time.time()
-    _check_call(budget, threshold, method, allocator, cost, measure)
+    _check_call(budget, max_loss_increase, method, allocator, cost, measure)
     steps = _steps(steps, budget, calibration, method)
-    whole,rank_e = 1. if of is None else encoder_params(model)['linear']/encoder_params(of)['linear'],_embedding_rank(model, embeddings)
+    whole, rank_e = 1. if of is None else encoder_params(model)['linear']/encoder_params(of)['linear'], _embedding_rank(model, embeddings)
     if isinstance(calibration, Decomposed): calibration.check(model, method)
-    price = _feasible(model, budget, whole, cost, pinned, multiple)
-    calibration,measure = _reusable(calibration, measure, steps, n_samples)
-    goal,new,lost = budget and min(1., budget/whole),model,0.
+    price = _feasible(model, budget, whole, cost, fixed_ranks, multiple_of)
+    calibration, measure = _reusable(calibration, measure, steps, n_samples)
+    goal, new, lost = budget and min(1., budget/whole), model, 0.
     for k in range(steps):
         d = calibration if isinstance(calibration, Decomposed) else Decomposed(new, method, calibration, n_samples, progress)
-        new,plan = d._cut(d.plan(goal and goal**((k+1)/steps), allocator, price, threshold, pinned, multiple))
+        new, plan = d._cut(d.plan(goal and goal**((k+1)/steps), allocator, price, max_loss_increase, fixed_ranks, multiple_of))
         lost += d.predicted(plan)
-    rank_e,more = (None, 0.) if rank_e is None else _cut_embedding(new, rank_e, d.calibration)
+    rank_e, more = (None, 0.) if rank_e is None else _cut_embedding(new, rank_e, d.calibration)
     if d.f.nats: lost += more
     new.compression = Compression(budget or plan.kept*whole, plan.kept*whole, plan, lost, method, allocator, cost if isinstance(cost, str) else 'custom',
         encoder_params(new), time.time()-start, d.f.nats, None if measure is None else loss_increase(model, new, measure), steps, rank_e)

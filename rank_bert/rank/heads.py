@@ -15,15 +15,15 @@ import pandas as pd, torch, torch.nn as nn
 from ..models.anatomy import encoder_of
 from .layers import attentions, heads_of, record_plan, refuse_adapters, reshape_heads
 from .metrics import effective_rank, energy_rank, finite_weights
-from .decompose import damped_root
+from .linalg import damped_root
 
 # %% ../../nbs/rank/heads.ipynb #c7b14e31
 Circuits = namedtuple('Circuits', 'query key value output')
 
 def _weights(linear):
-    "The weight of a linear map, with its bias as a last column."
+    "The weight of a linear layer, with its bias as a last column."
     w = linear.weight.detach().double()
-    return torch.cat([w, (torch.zeros(len(w)).to(w) if linear.bias is None else linear.bias.detach().double())[:,None]], 1)
+    return torch.cat([w, (torch.zeros(len(w)).to(w) if linear.bias is None else linear.bias.detach().double())[:, None]], 1)
 
 def head_matrices(
     a, # One of `attentions(model)`
@@ -36,7 +36,7 @@ def head_matrices(
 # %% ../../nbs/rank/heads.ipynb #8cd416c0
 def _small(a, b):
     "R_a, R_b and the SVD of R_a R_b^T, for a^T b with a and b of shape (heads, size, n)."
-    ra,rb = (torch.linalg.qr(x.mT)[1] for x in (a, b))
+    ra, rb = (torch.linalg.qr(x.mT)[1] for x in (a, b))
     return ra, rb, *torch.linalg.svd(ra@rb.mT)
 
 # %% ../../nbs/rank/heads.ipynb #a66b7535
@@ -51,9 +51,9 @@ def head_circuits(
 )->dict: # (layer, 'query-key' or 'value-output') -> singular values (heads, size)
     "Compute the spectra of the circuits of every head."
     got = {}
-    for i,a in enumerate(_blocks(model)):
+    for i, a in enumerate(_blocks(model)):
         c = head_matrices(a)
-        got[i,'query-key'],got[i,'value-output'] = _small(c.query, c.key)[3],_small(c.output.mT, c.value)[3]
+        got[i, 'query-key'], got[i, 'value-output'] = _small(c.query, c.key)[3], _small(c.output.mT, c.value)[3]
     return got
 
 def head_report(
@@ -61,15 +61,15 @@ def head_report(
 )->pd.DataFrame: # One row a layer, circuit and head: size, effective rank, ranks for 90 % and 99 % of the energy
     "Tabulate how much of its width every head uses."
     rows = [(l, k, h, len(s), effective_rank(s=s), energy_rank(s=s, t=.9), energy_rank(s=s, t=.99))
-        for (l,k),ss in head_circuits(model).items() for h,s in enumerate(ss)]
+        for (l, k), ss in head_circuits(model).items() for h, s in enumerate(ss)]
     return pd.DataFrame(rows, columns='layer circuit head size effective energy90 energy99'.split())
 
 # %% ../../nbs/rank/heads.ipynb #38019396
 def _shorter(a, b, r, la=None, lb=None):
     "Mixings (heads, r, size) of the features of a and b for which the product a^T b changes least."
-    ra,rb,u,s,vt = _small(a if la is None else a@la, b if lb is None else b@lb)
-    scale = torch.where(s>1e-12*s[:,:1], s.clamp_min(1e-300).rsqrt(), 0)[:,:r,None]
-    return scale*(vt[:,:r]@rb), scale*(u[...,:r].mT@ra)
+    ra, rb, u, s, vt = _small(a if la is None else a@la, b if lb is None else b@lb)
+    scale = torch.where(s > 1e-12*s[:, :1], s.clamp_min(1e-300).rsqrt(), 0)[:, :r, None]
+    return scale*(vt[:, :r]@rb), scale*(u[..., :r].mT@ra)
 
 def _known(calibration, name, what, *needs):
     "The statistics of a map, among which those that `what` needs."
@@ -79,17 +79,17 @@ def _known(calibration, name, what, *needs):
 
 def _moment_root(stats):
     "A square root of the second moment of the inputs with a 1 appended."
-    mu,c = stats['mean'].double(),stats['covariance'].double()
+    mu, c = stats['mean'].double(), stats['covariance'].double()
     x = torch.cat([mu, mu.new_ones(1)])
-    return damped_root(nn.functional.pad(c, (0,1,0,1))+x[:,None]*x)
+    return damped_root(nn.functional.pad(c, (0, 1, 0, 1))+x[:, None]*x)
 
 # %% ../../nbs/rank/heads.ipynb #a2abf7b4
 def _fill(a, query=None, key=None, value=None, output=None):
     "Write the maps of every head into the block `a`."
-    for l,w in ((a.query, query), (a.key, key), (a.value, value)):
+    for l, w in ((a.query, query), (a.key, key), (a.value, value)):
         w = w.flatten(0, 1)
-        l.weight.copy_(w[:,:-1])
-        if l.bias is not None: l.bias.copy_(w[:,-1])
+        l.weight.copy_(w[:, :-1])
+        if l.bias is not None: l.bias.copy_(w[:, -1])
     a.output.weight.copy_(output.transpose(0, 1).flatten(1))
 
 def _roots(name, calibration):
@@ -108,22 +108,22 @@ def truncate_heads(
     "Cut the query-key and value-output circuits of every head to a rank."
     if calibration is not None: calibration.check(model)
     new = copy.deepcopy(model)
-    enc,blocks = encoder_of(new),_blocks(new)
+    enc, blocks = encoder_of(new), _blocks(new)
     ranks = rank if isinstance(rank, dict) else dict.fromkeys(range(len(blocks)), rank)
-    for i,r in ranks.items():
+    for i, r in ranks.items():
         if i not in range(len(blocks)): raise ValueError(f"there is no layer {i!r}: the model has {len(blocks)}")
-        if isinstance(r, bool) or not isinstance(r, int) or not 1<=r<=blocks[i].size: raise ValueError(f"the heads of layer {i} have {blocks[i].size} features, so their rank must be an integer from 1 to that, got {r!r}")
+        if isinstance(r, bool) or not isinstance(r, int) or not 1 <= r <= blocks[i].size: raise ValueError(f"the heads of layer {i} have {blocks[i].size} features, so their rank must be an integer from 1 to that, got {r!r}")
         _truncate(enc, blocks[i], r, *_roots(blocks[i].name, calibration))
     record_plan(enc)
     return new
 
 def _truncate(enc, a, r, lx, lg):
     "Cut the heads of one block to r features."
-    c,bias,name = head_matrices(a),a.output.bias,a.name.removeprefix(f'{enc.base_model_prefix}.')
-    tq,tk = _shorter(c.query, c.key, r, lx, lx)
-    to,tv = _shorter(c.output.mT, c.value, r, lg, lx)
+    c, bias, name = head_matrices(a), a.output.bias, a.name.removeprefix(f'{enc.base_model_prefix}.')
+    tq, tk = _shorter(c.query, c.key, r, lx, lx)
+    to, tv = _shorter(c.output.mT, c.value, r, lg, lx)
     reshape_heads(enc, {name: [len(tq), r]})
-    a = next(b for b in attentions(enc) if b.name==a.name)
+    a = next(b for b in attentions(enc) if b.name == a.name)
     _fill(a, tq@c.query, tk@c.key, tv@c.value, c.output@to.mT)
     if bias is not None: a.output.bias.copy_(bias)
 
@@ -136,7 +136,7 @@ def head_importance(
     calibration.check(model)
     got = []
     for a in _blocks(model):
-        s,w = _known(calibration, a.name.removesuffix('self')+'output.dense', 'head_importance', 'weighted_covariance', 'grad_second_moment'),head_matrices(a).output
+        s, w = _known(calibration, a.name.removesuffix('self')+'output.dense', 'head_importance', 'weighted_covariance', 'grad_second_moment'), head_matrices(a).output
         c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size)).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         got.append(.5*s['tokens']/s['samples']*(w.mT@s['grad_second_moment'].double()@w*c).sum((1, 2)))
     return got
@@ -151,8 +151,8 @@ def prune_heads(
     "Leave out whole attention heads."
     if calibration is not None: calibration.check(model)
     new = copy.deepcopy(model)
-    enc,blocks = encoder_of(new),_blocks(new)
-    for i,drop in _to_prune(model, blocks, heads, calibration).items(): _prune(enc, blocks[i], sorted(drop), calibration)
+    enc, blocks = encoder_of(new), _blocks(new)
+    for i, drop in _to_prune(model, blocks, heads, calibration).items(): _prune(enc, blocks[i], sorted(drop), calibration)
     record_plan(enc)
     return new
 
@@ -160,22 +160,22 @@ def _to_prune(model, blocks, heads, calibration):
     "Layer -> set of heads to leave out, at most all but one."
     counts = [a.query.out_features//a.size for a in blocks]
     if not isinstance(heads, dict):
-        if isinstance(heads, bool) or not isinstance(heads, int) or not 0<=heads<=sum(counts)-len(counts):
+        if isinstance(heads, bool) or not isinstance(heads, int) or not 0 <= heads <= sum(counts)-len(counts):
             raise ValueError(f"heads must be a dict of layer -> numbers, or how many to leave out, from 0 to {sum(counts)-len(counts)} (one stays in every layer), got {heads!r}")
         if calibration is None: raise ValueError("which heads matter least is in the data: pass a calibration, or name the heads")
         heads = _least_important(head_importance(model, calibration), heads)
-    heads = {i: list(d) if isinstance(d, Iterable) else [d] for i,d in heads.items()}
-    for i,drop in heads.items():
+    heads = {i: list(d) if isinstance(d, Iterable) else [d] for i, d in heads.items()}
+    for i, drop in heads.items():
         if i not in range(len(blocks)): raise ValueError(f"there is no layer {i!r}: the model has {len(blocks)}")
         if bad := [h for h in drop if isinstance(h, (bool, float)) or h not in range(counts[i])]: raise ValueError(f"layer {i} has heads 0 to {counts[i]-1}, got {bad[0]!r}")
-        if len({*map(int, drop)})==counts[i]: raise ValueError(f"all {counts[i]} heads of layer {i} would go: leave at least one")
-    return {i: {*map(int, d)} for i,d in heads.items() if d}
+        if len({*map(int, drop)}) == counts[i]: raise ValueError(f"all {counts[i]} heads of layer {i} would go: leave at least one")
+    return {i: {*map(int, d)} for i, d in heads.items() if d}
 
 def _least_important(importance, n):
     "Layer -> the n least important heads over all layers, sparing the best one of every layer."
-    order = sorted((v.item(), i, h) for i,vs in enumerate(importance) for h,v in enumerate(vs) if h!=vs.argmax())
+    order = sorted((v.item(), i, h) for i, vs in enumerate(importance) for h, v in enumerate(vs) if h != vs.argmax())
     got = {}
-    for _,i,h in order[:n]: got.setdefault(i, set()).add(h)
+    for _, i, h in order[:n]: got.setdefault(i, set()).add(h)
     return got
 
 # %% ../../nbs/rank/heads.ipynb #af3af4f1
@@ -186,12 +186,12 @@ def _mean(calibration, name):
 
 def _prune(enc, a, drop, calibration):
     "Leave the heads `drop` out of one block."
-    c,bias,name = head_matrices(a),a.output.bias,a.name.removeprefix(f'{enc.base_model_prefix}.')
+    c, bias, name = head_matrices(a), a.output.bias, a.name.removeprefix(f'{enc.base_model_prefix}.')
     keep = [h for h in range(len(c.query)) if h not in drop]
     if bias is not None and calibration is not None:
         mu = _mean(calibration, a.name.removesuffix('self')+'output.dense').double().view(-1, a.size)
         bias = bias+torch.einsum('hos,hs->o', c.output[drop], mu[drop]).to(bias)
     reshape_heads(enc, {name: [len(keep), a.size]})
-    a = next(b for b in attentions(enc) if b.name==a.name)
+    a = next(b for b in attentions(enc) if b.name == a.name)
     _fill(a, *(w[keep] for w in c))
     if bias is not None: a.output.bias.copy_(bias)

@@ -6,25 +6,25 @@ Docs: https://rank-bert.github.io/rank_bert/rank/metrics.html.md"""
 
 # %% auto #0
 __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'renyi_rank', 'effective_rank', 'stable_rank',
-           'participation_ratio', 'energy_rank', 'rankme', 'token_residual', 'random_edge', 'rank_above_random',
-           'random_spectrum', 'weight_of', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra',
-           'plot_ranks']
+           'participation_ratio', 'energy_rank', 'rankme', 'token_residual', 'mp_edge', 'mp_outliers', 'mp_spectrum',
+           'weight_of', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra', 'plot_ranks']
 
 # %% ../../nbs/rank/metrics.ipynb #e40ced86
 import math
 import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from ..models.anatomy import linears
+from .linalg import gram_singular_values
 from .layers import break_even, check_finite
 
 # %% ../../nbs/rank/metrics.ipynb #61e8c28f
 def _matrix(x, what='x'):
     "`x` as a float tensor of matrices on a device that has float64."
-    if isinstance(x, nn.Module): raise TypeError(f"{what} must be a matrix, got a {type(x).__name__}: `weight_of` gives that of a linear map")
+    if isinstance(x, nn.Module): raise TypeError(f"{what} must be a matrix, got a {type(x).__name__}: `weight_of` gives that of a linear layer")
     x = torch.as_tensor(x).detach()
-    if x.ndim<2 or 0 in x.shape[-2:]: raise ValueError(f"{what} must be a matrix or a stack of matrices, got shape {tuple(x.shape)}")
+    if x.ndim < 2 or 0 in x.shape[-2:]: raise ValueError(f"{what} must be a matrix or a stack of matrices, got shape {tuple(x.shape)}")
     if not x.is_floating_point(): x = x.double()
-    if x.device.type=='mps': x = x.cpu()
+    if x.device.type == 'mps': x = x.cpu()
     if not torch.isfinite(x).all(): raise ValueError(f"{what} of shape {tuple(x.shape)} has NaN or infinite entries")
     return x
 
@@ -34,17 +34,15 @@ def singular_values(
 )->torch.Tensor: # (..., min(m, n)), float64, descending
     "Compute the singular values of `x`."
     x = _matrix(x)
-    if x.dtype==torch.float64: return torch.linalg.svdvals(x)
-    x = x.double()
-    gram = x@x.mT if x.shape[-2]<=x.shape[-1] else x.mT@x
-    return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().flip(-1)
+    if x.dtype == torch.float64: return torch.linalg.svdvals(x)
+    return gram_singular_values(x)
 
 # %% ../../nbs/rank/metrics.ipynb #139456c6
 def _values(x, s):
     "The singular values of `x`, or `s` where they are known already, in any order."
     if s is None: return singular_values(x)
     s = torch.as_tensor(s).detach().double()
-    if not ((s>=0)&s.isfinite()).all(): raise ValueError(f"singular values are finite and not negative, got {s[~((s>=0)&s.isfinite())][0].item()}")
+    if not ((s >= 0)&s.isfinite()).all(): raise ValueError(f"singular values are finite and not negative, got {s[~((s>=0)&s.isfinite())][0].item()}")
     return s.sort(descending=True).values
 
 def _number(t):
@@ -59,12 +57,12 @@ def numerical_rank(
 ): # int, or a tensor (...)
     "Count the singular values above rounding noise."
     s = _values(x, s)
-    return _number((s > (_rounding(x) if tol is None else tol)*s[...,:1]).sum(-1))
+    return _number((s > (_rounding(x) if tol is None else tol)*s[..., :1]).sum(-1))
 
 def _rounding(x):
     "The size of rounding noise among the singular values of `x`, relative to the largest."
     x = torch.as_tensor(x)
-    return max(x.shape[-2:])*torch.finfo(x.dtype if x.dtype==torch.float64 else torch.float32).eps
+    return max(x.shape[-2:])*torch.finfo(x.dtype if x.dtype == torch.float64 else torch.float32).eps
 
 # %% ../../nbs/rank/metrics.ipynb #01f24b09
 def renyi_rank(
@@ -74,15 +72,15 @@ def renyi_rank(
     s=None, # Singular values of `x`, if known
 ): # float, or a tensor (...)
     "Exponentiate the Rényi entropy of the normalised spectrum."
-    if not alpha>=0: raise ValueError(f"alpha must be 0 or more, got {alpha}")
+    if not alpha >= 0: raise ValueError(f"alpha must be 0 or more, got {alpha}")
     s = _values(x, s)
-    p = (s/s[...,:1].clamp_min(torch.finfo(s.dtype).tiny))**power
+    p = (s/s[..., :1].clamp_min(torch.finfo(s.dtype).tiny))**power
     p = p/p.sum(-1, keepdim=True).clamp_min(1)
-    if   alpha==1: r = torch.special.entr(p).sum(-1).exp()
-    elif alpha==0: r = (p>0).sum(-1).double()
+    if   alpha == 1: r = torch.special.entr(p).sum(-1).exp()
+    elif alpha == 0: r = (p > 0).sum(-1).double()
     elif math.isinf(alpha): r = 1/p.amax(-1)
     else: r = (p**alpha).sum(-1)**(1/(1-alpha))
-    return _number(torch.where(s[...,0]>0, r, 0.))
+    return _number(torch.where(s[..., 0] > 0, r, 0.))
 
 # %% ../../nbs/rank/metrics.ipynb #a7e36d82
 def effective_rank(
@@ -115,10 +113,10 @@ def energy_rank(
     s=None, # Singular values of `x`, if known
 ): # int, or a tensor (...)
     "Find the least rank that keeps a fraction `t` of the energy."
-    if not 0<t<=1: raise ValueError(f"the energy fraction t must be in (0, 1], got {t}")
+    if not 0 < t <= 1: raise ValueError(f"the energy fraction t must be in (0, 1], got {t}")
     s = _values(x, s)
-    e = (s/s[...,:1].clamp_min(torch.finfo(s.dtype).tiny)).square().cumsum(-1)
-    return _number(torch.where(s[...,0]>0, (e < t*e[...,-1:]).sum(-1)+1, 0))
+    e = (s/s[..., :1].clamp_min(torch.finfo(s.dtype).tiny)).square().cumsum(-1)
+    return _number(torch.where(s[..., 0] > 0, (e < t*e[..., -1:]).sum(-1)+1, 0))
 
 # %% ../../nbs/rank/metrics.ipynb #9e55330a
 def rankme(
@@ -131,7 +129,7 @@ def rankme(
     return _number(torch.special.entr(p).sum(-1).exp())
 
 # %% ../../nbs/rank/metrics.ipynb #eccf1d93
-_NORMS = dict(fro=lambda x: x.square().sum((-2,-1)).sqrt(),
+_NORMS = dict(fro=lambda x: x.square().sum((-2, -1)).sqrt(),
     composite=lambda x: (x.abs().sum(-2).amax(-1)*x.abs().sum(-1).amax(-1)).sqrt())
 
 def token_residual(
@@ -142,38 +140,38 @@ def token_residual(
     "Measure how far the tokens of each text are from being all alike (Dong et al. 2021)."
     if norm not in _NORMS: raise ValueError(f"unknown norm {norm!r}: choose one of {', '.join(_NORMS)}")
     x = _matrix(x).double()
-    real = torch.ones_like(x[...,:1]) if mask is None else torch.as_tensor(mask).to(x)[...,None]
+    real = torch.ones_like(x[..., :1]) if mask is None else torch.as_tensor(mask).to(x)[..., None]
     x = x*real
     mean = x.sum(-2, keepdim=True)/real.sum(-2, keepdim=True).clamp_min(1)
     total = _NORMS[norm](x)
-    return _number(torch.where(total>0, _NORMS[norm]((x-mean)*real)/total.clamp_min(torch.finfo(x.dtype).tiny), 0.))
+    return _number(torch.where(total > 0, _NORMS[norm]((x-mean)*real)/total.clamp_min(torch.finfo(x.dtype).tiny), 0.))
 
 # %% ../../nbs/rank/metrics.ipynb #4e3b4486
-def random_edge(
+def mp_edge(
     x, # Matrix or stack of matrices (..., m, n)
 ): # float, or a tensor (...)
     "Compute the largest singular value expected of noise with the variance of the entries of `x`."
     x = _matrix(x).double()
-    m,n = x.shape[-2:]
-    return _number(x.var((-2,-1), correction=0).sqrt()*(math.sqrt(m)+math.sqrt(n)))
+    m, n = x.shape[-2:]
+    return _number(x.var((-2, -1), correction=0).sqrt()*(math.sqrt(m)+math.sqrt(n)))
 
-def rank_above_random(
+def mp_outliers(
     x, # Matrix or stack of matrices (..., m, n)
     s=None, # Singular values of `x`, if known
 ): # int, or a tensor (...)
     "Count the singular values above the Marchenko-Pastur edge (Martin & Mahoney 2021), and above rounding noise."
     s = _values(x, s)
-    edge = torch.as_tensor(random_edge(x), dtype=torch.float64)[...,None].to(s.device)
-    return _number((s > edge.maximum(_rounding(x)*s[...,:1])).sum(-1))
+    edge = torch.as_tensor(mp_edge(x), dtype=torch.float64)[..., None].to(s.device)
+    return _number((s > edge.maximum(_rounding(x)*s[..., :1])).sum(-1))
 
 # %% ../../nbs/rank/metrics.ipynb #065072e4
-def random_spectrum(
+def mp_spectrum(
     m:int, # Rows
     n:int, # Columns
     std:float=1., # Standard deviation of the entries
 )->torch.Tensor: # Expected singular values (min(m, n),), descending
     "Compute the singular values expected of an m x n matrix of noise (Marchenko & Pastur 1967)."
-    k,K = min(m,n),max(m,n)
+    k, K = min(m, n), max(m, n)
     q = k/K
     th = (np.arange(20_000)+.5)*np.pi/20_000
     lam = 1+q+2*np.sqrt(q)*np.cos(th)
@@ -183,78 +181,78 @@ def random_spectrum(
 
 # %% ../../nbs/rank/metrics.ipynb #b743ca8a
 def weight_of(
-    module:nn.Module, # A linear map, dense or factorised
+    module:nn.Module, # A linear layer, dense or factorised
     adapters:bool=False, # As active adapters leave it? The weight underneath otherwise
 )->torch.Tensor: # (out, in)
-    "Give the matrix of a linear map, multiplied out where it is factorised."
+    "Give the matrix of a linear layer, multiplied out where it is factorised."
     if adapters and any(hasattr(m, 'base_layer') for m in module.modules()): return _acting(module)
     w = module.dense_weight() if hasattr(module, 'dense_weight') else module.weight
     return w.detach()
 
 @torch.no_grad()
 def _acting(module):
-    "The matrix of a linear map, read off its outputs: not every adapter just adds to the weight."
-    modes,like = [(m, m.training) for m in module.modules()],next(module.parameters())
+    "The matrix of a linear layer, read off its outputs: not every adapter just adds to the weight."
+    modes, like = [(m, m.training) for m in module.modules()], next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
     try:
         module.eval()
         return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
     finally:
-        for m,t in modes: m.training = t
+        for m, t in modes: m.training = t
 
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
 def finite_weights(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
 )->dict: # Name -> weight (out, in), as active adapters leave it
-    "Collect the weights of the encoder's linear maps, refusing NaN and infinite ones by name."
+    "Collect the weights of the encoder's linear layers, refusing NaN and infinite ones by name."
     maps = linears(model, roles)
     if meta := [l.name for l in maps if next(l.module.parameters()).is_meta]: raise ValueError(f"{meta[0]} is on the meta device, without numbers: load the weights first")
     ws = {l.name: weight_of(l.module, adapters=True) for l in maps}
-    for n,w in ws.items(): check_finite(w, n)
+    for n, w in ws.items(): check_finite(w, n)
     return ws
 
 # %% ../../nbs/rank/metrics.ipynb #848df57f
 def _stacks(ws, size=8):
     "Yield lists of names whose weights share a shape, at most `size` at a time."
     shapes = {}
-    for n,w in ws.items(): shapes.setdefault(w.shape, []).append(n)
+    for n, w in ws.items(): shapes.setdefault(w.shape, []).append(n)
     for ns in shapes.values(): yield from (ns[i:i+size] for i in range(0, len(ns), size))
 
 def spectra(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
 )->dict: # Name -> singular values, descending, float64 on the CPU
-    "Compute the singular values of every linear map of an encoder."
+    "Compute the singular values of every linear layer of an encoder."
     return _spectra(finite_weights(model, roles))
 
 def _spectra(ws):
     "Name -> singular values on the CPU."
-    got = {n:s for ns in _stacks(ws) for n,s in zip(ns, singular_values(torch.stack([ws[n] for n in ns])).cpu())}
+    got = {n:s for ns in _stacks(ws) for n, s in zip(ns, singular_values(torch.stack([ws[n] for n in ns])).cpu())}
     return {n:got[n] for n in ws}
 
 # %% ../../nbs/rank/metrics.ipynb #de16955e
 REPORT_METRICS = dict(
-    numerical_rank=lambda w,s: numerical_rank(w, s=s),
-    effective_rank=lambda w,s: effective_rank(s=s),
-    participation_ratio=lambda w,s: participation_ratio(s=s),
-    stable_rank=lambda w,s: stable_rank(s=s),
-    energy_rank_90=lambda w,s: energy_rank(s=s, t=.9),
-    above_random=lambda w,s: rank_above_random(w, s=s),
-    break_even=lambda w,s: break_even(*w.shape))
+    numerical_rank=lambda w, s: numerical_rank(w, s=s),
+    effective_rank=lambda w, s: effective_rank(s=s),
+    participation_ratio=lambda w, s: participation_ratio(s=s),
+    stable_rank=lambda w, s: stable_rank(s=s),
+    energy_rank_90=lambda w, s: energy_rank(s=s, t=.9),
+    mp_outliers=lambda w, s: mp_outliers(w, s=s),
+    break_even=lambda w, s: break_even(*w.shape))
 
 # %% ../../nbs/rank/metrics.ipynb #44e1c54c
 def rank_report(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
-)->pd.DataFrame: # One row a linear map: name, layer, role, shape, the metrics, and the rank of its factors (NaN when dense)
-    "Tabulate the ranks of every linear map of an encoder."
+)->pd.DataFrame: # One row a linear layer: name, layer, role, shape, the metrics, and the rank of its factors (NaN when dense)
+    "Tabulate the ranks of every linear layer of an encoder."
     ws = finite_weights(model, roles)
     sp = _spectra(ws)
     def row(l):
         w = ws[l.name].cpu()
         return dict(name=l.name, layer=l.layer, role=l.role, shape=tuple(w.shape),
-            **{k:f(w, sp[l.name]) for k,f in REPORT_METRICS.items()}, factor_rank=getattr(l.module, 'rank', np.nan))
+            **{k:f(w, sp[l.name]) for k, f in REPORT_METRICS.items()}, factor_rank=getattr(l.module, 'rank', np.nan))
     return pd.DataFrame([row(l) for l in linears(model, roles)])
 
 # %% ../../nbs/rank/metrics.ipynb #a4828ce1
@@ -266,7 +264,7 @@ def panels(
 ): # Array of `n` matplotlib axes
     "Make a figure with `n` panels."
     cols = min(n, cols)
-    fig,axs = plt.subplots(-(-n//cols), cols, figsize=(width*cols, height*-(-n//cols)), squeeze=False, layout='constrained')
+    fig, axs = plt.subplots(-(-n//cols), cols, figsize=(width*cols, height*-(-n//cols)), squeeze=False, layout='constrained')
     for ax in axs.flat[n:]: ax.set_visible(False)
     return axs.flat[:n]
 
@@ -275,14 +273,14 @@ def plot_spectra(
     roles=None, # One role or several; all when None
     log:bool=False, # Logarithmic singular values?
 ): # Array of matplotlib axes, one a role
-    "Draw the singular values of every linear map beside those of noise."
-    maps,ws = linears(model, roles),finite_weights(model, roles)
+    "Draw the singular values of every linear layer beside those of noise."
+    maps, ws = linears(model, roles), finite_weights(model, roles)
     sp = _spectra(ws)
     names = list(dict.fromkeys(l.role for l in maps))
     depth = max(l.layer for l in maps)+1
     axs = panels(len(names))
-    for ax,role in zip(axs, names):
-        for l in (l for l in maps if l.role==role): _spectrum_line(ax, ws[l.name], sp[l.name], (l.layer+1)/depth, log)
+    for ax, role in zip(axs, names):
+        for l in (l for l in maps if l.role == role): _spectrum_line(ax, ws[l.name], sp[l.name], (l.layer+1)/depth, log)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
     handles = axs[0].lines
     axs[0].legend([handles[0], handles[-2], handles[-1]], ['first layer', 'last layer', 'noise'], fontsize='small')
@@ -292,9 +290,9 @@ def plot_spectra(
 def _spectrum_line(ax, w, s, shade, log):
     "Draw one spectrum relative to its noise edge, and the noise of its shape."
     at = (np.arange(len(s))+.5)/len(s)
-    ax.plot(at, s/max(random_edge(w), 1e-30), color=plt.cm.viridis(1-shade))
+    ax.plot(at, s/max(mp_edge(w), 1e-30), color=plt.cm.viridis(1-shade))
     edge = math.sqrt(w.shape[0])+math.sqrt(w.shape[1])
-    ax.plot(at, random_spectrum(*w.shape)/edge, 'k--', lw=.8)
+    ax.plot(at, mp_spectrum(*w.shape)/edge, 'k--', lw=.8)
     if log: ax.set_yscale('log')
 
 # %% ../../nbs/rank/metrics.ipynb #86979bb3
@@ -304,11 +302,11 @@ def plot_ranks(
 ): # Array of matplotlib axes, one a report
     "Draw a rank metric over the layers, one line a role."
     if not isinstance(reports, dict): reports = {metric: reports}
-    reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k,r in reports.items()}
+    reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k, r in reports.items()}
     top = _top(reports, metric)
     axs = panels(len(reports), width=4.2, height=3)
-    for ax,(title,r) in zip(axs, reports.items()):
-        for role,g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)
+    for ax, (title, r) in zip(axs, reports.items()):
+        for role, g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)
         ax.set(title=title, xlabel='layer', ylabel=metric, ylim=(0, 1.05*top), xticks=sorted(set(r.layer)))
     axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     return axs
@@ -318,8 +316,8 @@ def _top(reports, metric):
     "The largest value of a metric in some reports."
     if not reports: raise ValueError("no report to draw: the dictionary is empty")
     for r in reports.values():
-        known = [k for k in r.select_dtypes('number') if k!='layer']
+        known = [k for k in r.select_dtypes('number') if k != 'layer']
         if metric not in known: raise ValueError(f"no column {metric!r} in the report: choose one of {', '.join(known)}")
     top = np.nanmax([r[metric].max() for r in reports.values()]+[-np.inf])
-    if not np.isfinite(top): raise ValueError(f"there is no {metric} to draw: it is NaN or infinite"+(' where layers are dense' if metric=='factor_rank' else ''))
+    if not np.isfinite(top): raise ValueError(f"there is no {metric} to draw: it is NaN or infinite"+(' where layers are dense' if metric == 'factor_rank' else ''))
     return top

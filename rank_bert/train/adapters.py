@@ -154,7 +154,7 @@ def add_lora(
     seed:int=42, # Of the adapters' random halves; the others are 0
     **kwargs, # More settings of the PEFT config, such as `init_lora_weights`
 ): # The same, in which only adapters and head train
-    "Put low-rank adapters beside the linear maps of an encoder. Give the learner where there is one, since its optimiser has to change too."
+    "Put low-rank adapters beside the linear layers of an encoder. Give the learner where there is one, since its optimiser has to change too."
     hf = _model_of(model)
     _refuse_subspace(model)
     _refuse_adapted(hf)
@@ -213,7 +213,7 @@ def learnt_updates(
     model, # Learner, transformers model, or any module that contains one, with adapters; untouched
     roles=None, # One role or several; all when None
 )->dict: # Name of the map -> (out, in), float64: its weight with adapter less its weight without
-    "Compute what adapters add to the weights of linear maps."
+    "Compute what adapters add to the weights of linear layers."
     hf, res = _model_of(model), {}
     start = getattr(getattr(hf, 'peft_config', {}).get('default'), 'init_lora_weights', True)
     if isinstance(start, str) and start not in ('gaussian', 'orthogonal'):

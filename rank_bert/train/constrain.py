@@ -14,7 +14,6 @@ import math, random, warnings
 from collections import namedtuple
 from functools import partial
 from pathlib import Path
-
 import numpy as np, pandas as pd, torch
 from fastai.callback.core import CancelEpochException
 from fastai.callback.fp16 import MixedPrecision
@@ -27,36 +26,35 @@ from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-
 from ..io import new_file
 from ..models.anatomy import encoder_of, linears
 from ..rank.allocate import max_rank
 from ..rank.compress import Decomposed
-from ..rank.decompose import damped_root
 from ..rank.layers import LowRankLinear, plan_of, record_plan, replace
 from ..rank.metrics import stable_rank
 from .learner import FitCallback
+from ..rank.linalg import damped_root
 
 # %% ../../nbs/train/constrain.ipynb #34723be4
 class _Constraint(FitCallback):
-    "What constraints share: the linear maps they act on, the steps done in this epoch, and the share of the fit that is done"
+    "What constraints share: the linear layers they act on, the steps done in this epoch, and the share of the fit that is done."
     run_valid = False
     def before_fit(self):
         self._find()
-        if not _trained(self._maps): warnings.warn(f'{type(self).__name__} does nothing in this fit: all linear maps that it is for are frozen')
+        if not _trained(self._maps): warnings.warn(f'{type(self).__name__} does nothing in this fit: all linear layers that it is for are frozen')
     def before_train(self): self._count = 0
     def _find(self): self._maps = _own_maps(self.learn.model, self.roles)
     def _done(self): return (self.epoch + (self.iter + 1)/self.n_iter)/self.n_epoch
 
 # %% ../../nbs/train/constrain.ipynb #2a3b0ba9
 def _own_maps(model, roles):
-    "The linear maps of `roles`, see `_check_own`"
+    "The linear layers of `roles`, see `_check_own`."
     maps = linears(model, roles)
     _check_own(model, maps)
     return maps
 
 def _check_own(model, maps):
-    "Refuse maps that are not modules with parameters of their own, or have adapters"
+    "Refuse maps that are not modules with parameters of their own, or have adapters."
     own = {id(p) for p in model.parameters()}
     for l in maps:
         if hasattr(l.module, 'get_base_layer'): raise ValueError(f'{l.name} has an adapter, which cannot be constrained: merge_lora it first')
@@ -65,12 +63,12 @@ def _check_own(model, maps):
                              'choose other roles=')
 
 def _check_number(name, value, zero=False):
-    "Refuse what is no positive number"
+    "Refuse what is no positive number."
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not (0 < value < math.inf or zero and value == 0):
         raise ValueError(f"{name} is {value!r}: expected a {'number from 0' if zero else 'positive number'}")
 
 def _check_count(name, value):
-    "Refuse what is no positive integer"
+    "Refuse what is no positive integer."
     if isinstance(value, bool) or not isinstance(value, int) or value < 1: raise ValueError(f'{name} is {value!r}: expected a positive integer')
 
 # %% ../../nbs/train/constrain.ipynb #3f0d2359
@@ -91,13 +89,13 @@ def _svd(x):
     return u, s, s[..., None]*v
 
 def _gram_svd(x):
-    "Left singular vectors, singular values, and the rows of U^T x, of a wide x"
+    "Left singular vectors, singular values, and the rows of U^T x, of a wide x."
     lam, u = torch.linalg.eigh(x@x.mT)
     return u, lam.clamp_min(0).sqrt(), u.mT@x
 
 # %% ../../nbs/train/constrain.ipynb #2ce40dcc
 class NuclearNormPenalty(_Constraint):
-    "Add the nuclear norms of linear maps to the loss."
+    "Add the nuclear norms of linear layers to the loss."
     order = MixedPrecision.order + .5 # after gradients are unscaled, before they are clipped
     def __init__(self,
         weight, # What a unit of nuclear norm costs; a number, or a schedule such as `SchedLin(0., 1e-3)`
@@ -113,7 +111,7 @@ class NuclearNormPenalty(_Constraint):
 
 # %% ../../nbs/train/constrain.ipynb #afc58d01
 def _by_shape(maps, key):
-    "Lists of maps that have `key` in common"
+    "Lists of maps that have `key` in common."
     groups = {}
     for l in maps: groups.setdefault(key(l), []).append(l)
     return groups.values()
@@ -123,7 +121,7 @@ def _matrices(l): return [l.module.up.weight, l.module.down.weight] if _factoris
 def _trained(maps): return [l for l in maps if all(p.requires_grad for p in _matrices(l))]
 
 def _polar_factors(maps):
-    "Name -> gradient of the nuclear norm, for dense maps"
+    "Name -> gradient of the nuclear norm, for dense maps."
     res = {}
     for ls in _by_shape(maps, lambda l: l.module.weight.shape):
         w = torch.stack([l.module.weight.detach() for l in ls])
@@ -174,7 +172,7 @@ def after_fit(self:NuclearNormPenalty): self._lower() # if it has ended within a
 
 @patch
 def _lower(self:NuclearNormPenalty):
-    "Lower the singular values by what is due for the steps since the last time"
+    "Lower the singular values by what is due for the steps since the last time."
     if not self._left: return
     rates, by, self._left = _rates(self.opt), self._now()*self._left, 0
     maps = [l for l in _trained(self._maps) if _matrices(l)[0] in rates]
@@ -213,7 +211,7 @@ def project_rank(
     return Projected((q@part).to(dtype), basis, columns, basis if right is None else torch.linalg.qr(part.mT)[0])
 
 def _leading(x, rank):
-    "The leading right singular vectors of `x`"
+    "The leading right singular vectors of `x`."
     y = x.double()
     if y.shape[-2] >= y.shape[-1]: return torch.linalg.eigh(y.mT@y)[1][..., -rank:].to(x)
     return torch.linalg.qr(y.mT@torch.linalg.eigh(y@y.mT)[1][..., -rank:])[0].to(x)
@@ -243,7 +241,7 @@ def _kronecker_norm(stats): return damped_root(stats['grad_second_moment']), dam
 
 # %% ../../nbs/train/constrain.ipynb #6a2416ef
 def _roots(norm, maps):
-    "Name -> (left, right) of a `Decomposed`; float32, relative to their size"
+    "Name -> (left, right) of a `Decomposed`; float32, relative to their size."
     if norm is None: return {l.name: (None, None) for l in maps}
     if not isinstance(norm, Decomposed): raise ValueError(f"norm is a {type(norm).__name__}: expected a Decomposed, as Decomposed(model, 'whitened', batches) gives")
     if norm.method not in PROJECTION_NORMS: raise ValueError(f"no norm for method {norm.method!r}: known are {', '.join(PROJECTION_NORMS)}")
@@ -258,13 +256,13 @@ _MEANS, _SQUARES = ('exp_avg', 'grad_avg', 'momentum_buffer'), ('exp_avg_sq', 's
 _BASES = ('basis', 'subspace') # what constraints keep in an optimiser's state
 
 def _tangent(state, columns, rows):
-    "Take out of the running mean of a gradient what leads off the matrices of this rank"
+    "Take out of the running mean of a gradient what leads off the matrices of this rank."
     for m in (state[k] for k in _MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
         m.sub_(rest - (rest@rows)@rows.mT)
 
 def _reset(state, columns, rows):
-    "Let an optimiser begin anew"
+    "Let an optimiser begin anew."
     for k, v in state.items():
         if torch.is_tensor(v) and k not in _BASES: v.zero_()
         elif k == 'step': state[k] = 0
@@ -273,12 +271,12 @@ MOMENTS = dict(keep=None, project=_tangent, reset=_reset)
 
 # %% ../../nbs/train/constrain.ipynb #e55609b5
 def _check_ranks(maps, rank):
-    "Name -> rank for `maps`, from an integer or a plan; refuse a rank that a map cannot have"
+    "Name -> rank for `maps`, from an integer or a plan; refuse a rank that a map cannot have."
     if not isinstance(rank, dict): ranks = {l.name: rank for l in maps}
     else:
         short = {k: l.name for l in maps for k in (l.name, l.name.partition('.')[2])}
         if odd := [k for k in rank if k not in short]:
-            raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear map here, or not of the roles asked for')
+            raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear layer here, or not of the roles asked for')
         ranks = {short[k]: r for k, r in rank.items()}
     for l in maps:
         r, most = ranks.get(l.name), min(l.module.out_features, l.module.in_features)
@@ -314,7 +312,7 @@ def ranks_at(self:RankProjection,
 
 @patch
 def _find(self:RankProjection):
-    "Look up the maps, and check that they can have their ranks"
+    "Look up the maps, and check that they can have their ranks."
     self._maps = _own_maps(self.learn.model, self.roles)
     self._roots = _roots(self.norm, self._maps)
     self.ranks_at(0.), self.ranks_at(1.)
@@ -352,7 +350,7 @@ def project(self:RankProjection):
 
 @patch
 def _project(self:RankProjection, maps, rank):
-    "Project maps of one shape"
+    "Project maps of one shape."
     stack = lambda ts: None if ts[0] is None else torch.stack(ts)
     ws, states = [_matrices(l)[0] for l in maps], [self._state(l) for l in maps]
     bases = [s.get('basis') for s in states]
@@ -370,7 +368,7 @@ def _states(opt): return getattr(opt, 'opt', opt).state
 
 @patch
 def _state(self:RankProjection, l):
-    "The optimiser's state of a map; one of our own where it has none yet, which it would take for its own"
+    "The optimiser's state of a map; one of our own where it has none yet, which it would take for its own."
     w = _matrices(l)[0]
     return _states(self.opt)[w] if _states(self.opt).get(w) else self._bases.setdefault(w, {})
 
@@ -419,7 +417,7 @@ def ranks_at(self:RankSchedule,
 
 # %% ../../nbs/train/constrain.ipynb #cd5c15ef
 def _carried(state, shape, means, squares):
-    "An optimiser's state of a weight, in other coordinates"
+    "An optimiser's state of a weight, in other coordinates."
     res = {}
     for k, v in state.items():
         if not torch.is_tensor(v) or v.shape != shape: res[k] = v.clone() if torch.is_tensor(v) else v
@@ -428,7 +426,7 @@ def _carried(state, shape, means, squares):
     return res
 
 def _hand_over(opt, old, up, down):
-    "Put two factors in the place of a weight, in an optimiser"
+    "Put two factors in the place of a weight, in an optimiser."
     opt.param_lists = [[q for p in ps for q in ((down, up) if p is old else (p,))] for ps in opt.param_lists] # as a new one of this model has them
     state, a, b = _states(opt).pop(old, None), down.detach(), up.detach()
     _states(opt)[up], _states(opt)[down] = {}, {}
@@ -444,7 +442,7 @@ def to_factors(
     learn:Learner, # Its model is changed in place
     plan, # Rank for all dense maps, or a rank plan: name -> rank, or None to leave it dense
 ):
-    "Factorise linear maps of a learner by truncated SVD, and let its optimiser go on with the factors."
+    "Factorise linear layers of a learner by truncated SVD, and let its optimiser go on with the factors."
     enc, maps = encoder_of(learn.model), linears(learn.model)
     ranks = _check_ranks(maps if isinstance(plan, dict) else [l for l in maps if not _factorised(l)], plan)
     _check_own(learn.model, [l for l in maps if l.name in ranks])
@@ -462,14 +460,14 @@ def to_factors(
         if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf # its best model is of another shape
 
 def _watched_anew(model):
-    "Among several processes, a model whose gradients are averaged: that of the new parameters too"
+    "Among several processes, a model whose gradients are averaged: that of the new parameters too."
     if not isinstance(model, DistributedDataParallel): return model
     return DistributedDataParallel(model.module, device_ids=model.device_ids, output_device=model.output_device, broadcast_buffers=model.broadcast_buffers,
                                    find_unused_parameters=model.find_unused_parameters)
 
 # %% ../../nbs/train/constrain.ipynb #5558ec03
 class LowRankSwitch(_Constraint):
-    "Train dense, and swap linear maps for factors when their stable ranks have settled, or at a given time."
+    "Train dense, and swap linear layers for factors when their stable ranks have settled, or at a given time."
     order = 65 # after a step and its schedules
     def __init__(self,
         at:float=None, # Epochs of a fit after which to switch, 0 for before the first step; None when stable ranks have settled
@@ -520,7 +518,7 @@ def after_fit(self:LowRankSwitch):
 # %% ../../nbs/train/constrain.ipynb #e4959411
 @patch
 def _start(self:LowRankSwitch):
-    "Forget what was seen of another encoder"
+    "Forget what was seen of another encoder."
     if getattr(self, '_encoder', None) not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
     self._encoder = encoder_of(self.learn.model)
 
@@ -529,7 +527,7 @@ def _waiting(self:LowRankSwitch): return [l.name for l in _trained(self._maps) i
 
 @patch
 def _look(self:LowRankSwitch, epoch, names):
-    "Note the stable ranks of maps"
+    "Note the stable ranks of maps."
     for ls in _by_shape([l for l in self._maps if l.name in names], lambda l: l.module.weight.shape):
         ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
         self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
@@ -543,7 +541,7 @@ def _settled(self:LowRankSwitch, name): return len(s := self._stable(name)) > 1 
 # %% ../../nbs/train/constrain.ipynb #ec7d41e9
 @patch
 def _switch(self:LowRankSwitch, names, epoch):
-    "Swap maps for factors, where these are smaller"
+    "Swap maps for factors, where these are smaller."
     if self.at: self._look(epoch, names)
     shapes = {l.name: (l.module.out_features, l.module.in_features) for l in self._maps}
     given = None if self.rank is None else _check_ranks(self._maps, self.rank)
@@ -583,7 +581,7 @@ def _naive(linear, rank):
 # %% ../../nbs/train/constrain.ipynb #230da831
 def start_factorised(
     model:nn.Module, # A new transformers model, or a module that contains one; changed in place
-    rank, # Rank for all linear maps, or a rank plan
+    rank, # Rank for all linear layers, or a rank plan
     init:str='spectral', # Key of `FACTOR_INITS`
 )->nn.Module: # The same model
     "Factorise a model that is to be trained from the start."
@@ -607,7 +605,7 @@ class FrobeniusDecay(_Constraint):
         self.wd, self.roles = wd, roles
 
 def _check_decay(opt):
-    "Refuse an optimiser that puts weight decay into the gradient"
+    "Refuse an optimiser that puts weight decay into the gradient."
     if _decoupled(opt): return
     raise ValueError(f"{type(getattr(opt, 'opt', opt)).__name__} adds weight decay to the gradient, from which it cannot be taken back: use AdamW, or wd=0")
 
@@ -637,7 +635,7 @@ def before_step(self:FrobeniusDecay):
 
 # %% ../../nbs/train/constrain.ipynb #d665ef71
 class GaLore(_Constraint):
-    "Let the optimiser see the gradients of linear maps in a subspace of low rank."
+    "Let the optimiser see the gradients of linear layers in a subspace of low rank."
     order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
@@ -658,17 +656,17 @@ class GaLore(_Constraint):
 
 # %% ../../nbs/train/constrain.ipynb #b7d29ee9
 def _subspace(grad, rank):
-    "Leading left singular vectors of a wide matrix, right ones of a tall one"
+    "Leading left singular vectors of a wide matrix, right ones of a tall one."
     g = grad.double() if grad.shape[0] <= grad.shape[1] else grad.double().T
     return torch.linalg.eigh(g@g.T)[1][:, -rank:].flip(-1).to(torch.promote_types(grad.dtype, torch.float32))
 
 def _turned(state, shape, turn, left):
-    "An optimiser's state in other coordinates of the rows, or of the columns"
+    "An optimiser's state in other coordinates of the rows, or of the columns."
     on = lambda t, v: t.to(v)@v if left else v@t.T.to(v)
     return _carried(state, shape, lambda m: on(turn, m), lambda s: on(turn*turn, s))
 
 def _whole_moments(state, shape):
-    "An optimiser's state in a subspace, brought back to full size"
+    "An optimiser's state in a subspace, brought back to full size."
     basis, left = state['subspace'], shape[0] <= shape[1]
     return _turned(state, (basis.shape[1], shape[1]) if left else (shape[0], basis.shape[1]), basis, left)
 
@@ -678,14 +676,14 @@ def _matrices_now(self:GaLore):
     return [p for l in _trained(self._maps) for p in _matrices(l) if p in rates and p.grad is not None and min(p.shape) > self.rank]
 
 def _enlarge(opt, but={}):
-    "Bring moments back to full size, `but` those of matrices with this rank"
+    "Bring moments back to full size, `but` those of matrices with this rank."
     for p, s in list(_states(opt).items()):
         if 'subspace' in s and s['subspace'].shape[1] != but.get(p): _states(opt)[p] = _whole_moments(s, p.shape)
 
 # %% ../../nbs/train/constrain.ipynb #54425ee3
 @patch
 def _shrink(self:GaLore):
-    "Make every matrix, and its gradient, a small one"
+    "Make every matrix, and its gradient, a small one."
     for p in self._matrices_now():
         state, grad, left = _states(self.opt).get(p, {}), p.grad, p.shape[0] <= p.shape[1]
         small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
@@ -701,7 +699,7 @@ def _shrink(self:GaLore):
 
 @patch
 def _carry(self:GaLore, steps):
-    "Carry steps back to the matrices"
+    "Carry steps back to the matrices."
     hypers = {p: h for ps, h in zip(self.opt.param_lists, self.opt.hypers) for p in ps}
     for p, step in steps.items():
         basis, h = self._bases[p].to(step), hypers[p]
@@ -710,7 +708,7 @@ def _carry(self:GaLore, steps):
 
 # %% ../../nbs/train/constrain.ipynb #14f11209
 def _small_step(learn):
-    "Take the step of an optimiser, with matrices that are small for as long as it takes"
+    "Take the step of an optimiser, with matrices that are small for as long as it takes."
     cbs = learn._grab_cbs(GaLore)
     if not cbs: _leave(learn) # was taken away after an interrupt
     try:
@@ -722,13 +720,13 @@ def _small_step(learn):
     for cb, s in zip(cbs, steps): cb._carry(s)
 
 def _leave(learn):
-    "Let an optimiser go on at full size"
+    "Let an optimiser go on at full size."
     _enlarge(learn.opt)
     learn.__dict__.pop('_step', None)
 
 @patch
 def _restore(self:GaLore):
-    "Put the matrices back"
+    "Put the matrices back."
     for p, (data, grad) in self._whole.items():
         p.grad, p.data = None, data
         p.grad = grad
@@ -753,7 +751,7 @@ class ResumeFit(FitCallback):
         if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} is no file to go on from: begin without resume')
 
 class _EpochEnds(FitCallback):
-    "What `ResumeFit` does after all others: skip epochs, and write"
+    "What `ResumeFit` does after all others: skip epochs, and write."
     order, run_valid = TrackerCallback.order + 10, False
     def __init__(self, owner): self.owner = owner
     def before_epoch(self):
@@ -764,19 +762,19 @@ class _EpochEnds(FitCallback):
 _KEPT = {'fit', 'epoch', 'n_epoch', 'plan', 'model', 'grads', 'opt', 'scaler', 'random', 'loader', 'callbacks'}
 
 def _with_state(learn):
-    "Callbacks that know what was before"
+    "Callbacks that know what was before."
     return sorted((c for c in learn.cbs if isinstance(c, (_Constraint, TrackerCallback, GradientAccumulation))), key=lambda c: c.name)
 
 def _state_of(c): return c.state_dict() if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
 
 def _plain(o):
-    "Numbers of NumPy, which schedules leave in an optimiser, as Python's"
+    "Numbers of NumPy, which schedules leave in an optimiser, as Python's."
     if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
 def _scaler_of(learn):
-    "The gradient scaler of half precision, or one that does nothing"
+    "The gradient scaler of half precision, or one that does nothing."
     return getattr(learn, 'scaler', None) or torch.amp.GradScaler(enabled=False)
 
 def _loader_state(dl):
@@ -790,7 +788,7 @@ def _random_state():
     return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=cuda)
 
 def _of_all(x):
-    "What each process has"
+    "What each process has."
     if not num_distrib(): return [x]
     res = [None]*num_distrib()
     distributed.all_gather_object(res, x)
@@ -799,7 +797,7 @@ def _of_all(x):
 # %% ../../nbs/train/constrain.ipynb #e22ba4b2
 @patch
 def _write(self:ResumeFit):
-    "Write the state of the fit"
+    "Write the state of the fit."
     rng = _of_all(_random_state())
     if rank_distrib(): return
     model, callbacks = get_model(self.learn.model), [(c.name, _state_of(c)) for c in _with_state(self.learn)]
@@ -810,7 +808,7 @@ def _write(self:ResumeFit):
 
 @patch
 def _read(self:ResumeFit):
-    "Read the file, and refuse what `_write` did not write"
+    "Read the file, and refuse what `_write` did not write."
     s = torch.load(self.file, map_location='cpu', weights_only=True)
     if not isinstance(s, dict) or (lacks := _KEPT - s.keys()):
         raise ValueError(f"{self.file.name} is not of this version's ResumeFit{f': it lacks {min(lacks)!r}' if isinstance(s, dict) else ''}: begin without resume")
@@ -849,7 +847,7 @@ def after_fit(self:ResumeFit):
 # %% ../../nbs/train/constrain.ipynb #aa268e66
 @patch
 def _put_back(self:ResumeFit, s):
-    "Put everything back as it was"
+    "Put everything back as it was."
     self._check(s)
     now = plan_of(self.learn.model)
     to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
@@ -865,7 +863,7 @@ def _put_back(self:ResumeFit, s):
 
 @patch
 def _check(self:ResumeFit, s):
-    "Refuse what was written by another script"
+    "Refuse what was written by another script."
     name, now, names = self.file.name, plan_of(self.learn.model), [c.name for c in _with_state(self.learn)]
     if s['n_epoch'] != self.n_epoch: raise ValueError(f"{name} is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ")
     if (was := [k for k, _ in s['callbacks']]) != names: raise ValueError(f"{name} was written beside {', '.join(was) or 'no callbacks'}, now there are "
@@ -876,7 +874,7 @@ def _check(self:ResumeFit, s):
         raise ValueError(f"{name} was written by {len(s['random'])} processes, now there are {max(num_distrib(), 1)}: batches would differ")
 
 def _set_random(state, loader, dl):
-    "Put random generators and a loader back"
+    "Put random generators and a loader back."
     python, numpy, dl = state['python'], state['numpy'], getattr(dl, 'dl', dl)
     random.setstate((python[0], tuple(python[1]), python[2]))
     np.random.set_state((numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:]))

@@ -37,7 +37,7 @@ def projection(
 # %% ../../nbs/train/intrinsic.ipynb #a1dae985
 @projection('blocks')
 class _Blocks:
-    "Signed permutations, kept as +-(place + 1)"
+    "Signed permutations, kept as +-(place + 1)."
     def width(d): return d
     def draw(rows, d, gen):
         places = torch.rand(rows, d, generator=gen).argsort(1) + 1
@@ -58,7 +58,7 @@ def fwht(
 
 @projection('fastfood')
 class _Fastfood:
-    "Signs, places, and Gaussian numbers that make rows of length one"
+    "Signs, places, and Gaussian numbers that make rows of length one."
     def width(d): return 1 << (d - 1).bit_length()
     def draw(rows, d, gen):
         w = _Fastfood.width(d)
@@ -75,11 +75,11 @@ class _Fastfood:
 # %% ../../nbs/train/intrinsic.ipynb #3f8b4ce9
 @projection('dense')
 class _Dense:
-    "A band of Gaussian numbers"
+    "A band of Gaussian numbers."
     def width(d): return 1
     def draw(rows, d, gen): return (torch.randn(rows, d, generator=gen)/d**.5,)
-    def up(parts, v): return (parts[0].to(v.dtype)@v)[:,None]
-    def down(parts, g): return (parts[0].T.to(g.dtype)@g)[:,0]
+    def up(parts, v): return (parts[0].to(v.dtype)@v)[:, None]
+    def down(parts, g): return (parts[0].T.to(g.dtype)@g)[:, 0]
 
 # %% ../../nbs/train/intrinsic.ipynb #4b24330b
 def _check_dim(d, n):
@@ -89,7 +89,7 @@ def _check_dim(d, n):
     return int(d)
 
 class Projection:
-    "A random linear map from d numbers to n, given by a seed."
+    "A random linear layer from d numbers to n, given by a seed."
     def __init__(self,
         n:int, # Numbers out
         d:int, # Numbers in, from 1 to n

@@ -42,11 +42,11 @@ from ..rank.decompose import get_decomposition
 
 # %% ../../nbs/train/learner.ipynb #64bca4dc
 def _correlation(f, targs, preds):
-    "Correlation by `f`, NaN without a warning when one side is constant"
+    "Correlation by `f`, NaN without a warning when one side is constant."
     return float(f(targs, preds)[0]) if np.ptp(targs) > 0 and np.ptp(preds) > 0 else float('nan')
 
 def _f1_of_labels(average, targs, preds):
-    "F1 by `average`, of the label itself where there is one, which scikit-learn would take for two classes"
+    "F1 by `average`, of the label itself where there is one, which scikit-learn would take for two classes."
     return skm.f1_score(targs, preds, average='binary' if targs.shape[1:] == (1,) else average, zero_division=0.)
 
 METRICS = dict(
@@ -73,7 +73,7 @@ def score(
     names:list, # Keys of `METRICS`
     kind:str='single_label_classification', # Kind of head, see `problem_type`
 )->dict: # Metric to value
-    "Compute metrics from logits"
+    "Compute metrics from logits."
     preds, targs = DECISIONS[kind](torch.as_tensor(logits).float()).cpu().numpy(), torch.as_tensor(targets).cpu().numpy()
     unknown = [n for n in names if n not in METRICS]
     if unknown: raise ValueError(f"no metric {unknown[0]!r}; known are {', '.join(METRICS)}")
@@ -81,13 +81,13 @@ def score(
 
 # %% ../../nbs/train/learner.ipynb #c6aa963f
 class _Metric(AccumMetric):
-    "One of `METRICS` in the table that `fit` prints"
+    "One of `METRICS` in the table that `fit` prints."
     def __init__(self, name, kind):
         super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
 
 # %% ../../nbs/train/learner.ipynb #d9b7d08b
 def _check_metrics(names, kind, n):
-    "Raise `ValueError` unless `score` can compute the metrics for a head of this kind with `n` labels"
+    "Raise `ValueError` unless `score` can compute the metrics for a head of this kind with `n` labels."
     hot = torch.eye(max(n, 3))[:, :n]
     z, y = dict(single_label_classification=(hot, hot.argmax(1)), multi_label_classification=(hot - 0.5, hot.long()), regression=(torch.arange(3.)[:, None]/2, torch.arange(3.)/2))[kind]
     for name in names:
@@ -100,7 +100,7 @@ def _check_metrics(names, kind, n):
 def encoder_splitter(
     model:nn.Module, # Anything with one transformers classifier inside
 )->L: # Lists of parameters: embeddings, every layer, head
-    "Split a model's parameters into groups by depth"
+    "Split a model's parameters into groups by depth."
     hf = encoder_of(model)
     base = getattr(hf, hf.base_model_prefix, hf)
     layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)), key=lambda m: sum(p.numel() for p in m.parameters()), default=[])
@@ -121,7 +121,7 @@ def encoder_splitter(
 _HYPERS = ('lr', 'mom', 'sqr_mom', 'eps', 'wd')
 
 class _Optimizer(OptimWrapper):
-    "An `OptimWrapper` that looks up only the numbers that are scheduled, which is asked of it several times a batch"
+    "An `OptimWrapper` that looks up only the numbers that are scheduled, which is asked of it several times a batch."
     @property
     def hypers(self): return [dict(zip(_HYPERS, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
 
@@ -129,7 +129,7 @@ adamw = partial(_Optimizer, opt=partial(torch.optim.AdamW, fused=True))
 
 # %% ../../nbs/train/learner.ipynb #fe9df383
 class BF16(Callback):
-    "Run the model's forward in bfloat16, on any device"
+    "Run the model's forward in bfloat16, on any device."
     order = 10
     def before_batch(self):
         self._cast = torch.autocast(next(self.model.parameters()).device.type, dtype=torch.bfloat16)
@@ -144,7 +144,7 @@ class BF16(Callback):
 
 # %% ../../nbs/train/learner.ipynb #4ed9a888
 class Seeded(Callback):
-    "Seed the random generators at the start of each fit, with another seed each time"
+    "Seed the random generators at the start of each fit, with another seed each time."
     order = -100
     def __init__(self, seed): self.seed, self.fits = seed, 0
     def before_fit(self):
@@ -154,7 +154,7 @@ class Seeded(Callback):
 
 # %% ../../nbs/train/learner.ipynb #858f9b80
 class FitCallback(Callback):
-    "A callback that hears of fits only, not of `validate` and `get_preds`"
+    "A callback that hears of fits only, not of `validate` and `get_preds`."
     def __call__(self, event_name):
         if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name) # the lock is held where they run
 
@@ -165,7 +165,7 @@ LOSSES = dict(
     regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
 class HeadLoss:
-    "The loss that belongs to a kind of head"
+    "The loss that belongs to a kind of head."
     def __init__(self,
         kind:str, # Key of `LOSSES`, see `problem_type`
         reduction:str='mean', # 'mean', 'sum', or 'none' for one value an item
@@ -178,7 +178,7 @@ class HeadLoss:
 
 # %% ../../nbs/train/learner.ipynb #c7d7aec4
 def _balanced(y, vocab, positive):
-    "Weights that make all classes, or the yes and the no of each label, weigh the same"
+    "Weights that make all classes, or the yes and the no of each label, weigh the same."
     n, counts = len(y), y.sum(0) if positive else np.bincount(y, minlength=len(vocab))
     for k in (0, n) if positive else (0,):
         if (counts == k).any(): raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training row, so it cannot be balanced: give the weights as numbers")
@@ -190,7 +190,7 @@ def label_weights(
     targets:np.ndarray, # Labels of the training set: `(n,)` classes, or `(n, labels)` of 0 and 1
     vocab:list, # Names of the labels
 )->torch.Tensor: # `(labels,)`, float32
-    "Work out the weights of labels in a loss"
+    "Work out the weights of labels in a loss."
     y, vocab = np.asarray(targets), list(vocab)
     if isinstance(weights, str) and weights != 'balanced': raise ValueError(f"class_weights={weights!r}: give 'balanced', {len(vocab)} numbers, or a dictionary of label to number")
     if isinstance(weights, str): weights = _balanced(y, vocab, y.ndim == 2)
@@ -204,7 +204,7 @@ def label_weights(
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
-    "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics"
+    "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
     @property
     def hf_model(self): return encoder_of(self.model)
     @property
@@ -215,12 +215,12 @@ class EncoderLearner(Learner):
 
 # %% ../../nbs/train/learner.ipynb #eea5a4a4
 def _check_vocab(model, tokenizer):
-    "Raise if the tokenizer has ids that the model does not"
+    "Raise if the tokenizer has ids that the model does not."
     have, need = model.config.vocab_size, len(tokenizer)
     if need > have: raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: give the model's own tokenizer=")
 
 def _match_vocab(model, tokenizer):
-    "Warn if the folder of a model has a tokenizer with other ids than this one"
+    "Warn if the folder of a model has a tokenizer with other ids than this one."
     if isinstance(model, nn.Module) or not (folder := Path(model).expanduser()).is_dir() or tokenizer.name_or_path == str(folder): return
     try: own = get_tokenizer(folder)
     except FileNotFoundError: return
@@ -229,13 +229,13 @@ def _match_vocab(model, tokenizer):
         warnings.warn(f"the tokenizer is not that of {folder}, without which the model misreads texts: its token {i} is {token!r}, there {own.convert_ids_to_tokens(i) if i < len(own) else None!r}")
 
 def _match_padding(model, tokenizer):
-    "Let the tokenizer pad on the left if the model's head reads the last position"
+    "Let the tokenizer pad on the left if the model's head reads the last position."
     if family_of(model).padding_side == tokenizer.padding_side or tokenizer.padding_side == 'left': return
     warnings.warn(f"{type(model).__name__} reads the last position of a text: the tokenizer's padding_side is now 'left'")
     tokenizer.padding_side = 'left'
 
 def _name_labels(model, vocab):
-    "Write the label names of the data into the model's config; raise if the model was trained with them in another order"
+    "Write the label names of the data into the model's config; raise if the model was trained with them in another order."
     if vocab is None: return
     names, have = [str(o) for o in vocab], list(model.config.id2label.values())
     ours, theirs = ([o.casefold() for o in v] for v in (names, have))
@@ -249,7 +249,7 @@ def _name_labels(model, vocab):
 def _num_labels_of(dls): return 1 if dls.vocab is None else len(dls.vocab)
 
 def _classifier(model, dls, pretrained, task, own_vocab):
-    "A classifier for `dls`: `model` if it is one, else the one of that name"
+    "A classifier for `dls`: `model` if it is one, else the one of that name."
     if isinstance(model, nn.Module): return encoder_of(model)
     n, named, tok = _num_labels_of(dls), str(model) in BERT_CONFIGS and not Path(model).is_dir(), dls.tokenizer
     if not (named and (own_vocab or pretrained is False)):
@@ -262,19 +262,19 @@ def _classifier(model, dls, pretrained, task, own_vocab):
 
 # %% ../../nbs/train/learner.ipynb #92dc014c
 def _pooled(model, pooling):
-    "`model`, or its encoder under a new linear head if `pooling` asks for another than it has"
+    "`model`, or its encoder under a new linear head if `pooling` asks for another than it has."
     if pooling is None or isinstance(model, PooledForSequenceClassification) and model.config.pooling == pooling: return model
     return pooled_classifier(model, model.config.num_labels, pooling)
 
 def _weight_of(class_weights, kind, dls):
-    "The weights of the labels for the loss"
+    "The weights of the labels for the loss."
     if class_weights is None: return None
     if kind == 'regression': raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
     return label_weights(class_weights, dls.train.dataset.y, dls.vocab)
 
 # %% ../../nbs/train/learner.ipynb #c0de617c
 def _kind_of(hf, dls):
-    "The kind of head that the data ask for; raise if the model has learnt another"
+    "The kind of head that the data ask for; raise if the model has learnt another."
     has, multi = problem_type(hf.config), 'multi_label_classification'
     several = getattr(dls, 'multi_label', False)
     if not several and has == multi: raise ValueError('the model gives several labels a text, and the data have one: give lists of labels, or another model')
@@ -297,7 +297,7 @@ def encoder_learner(
     task:str='', # Name, for the record
     **kwargs
 )->EncoderLearner: # Ready to fit
-    "Make a learner for data loaders with texts"
+    "Make a learner for data loaders with texts."
     set_seed(seed)
     hf = _pooled(_classifier(model, dls, pretrained, task, own_vocab), pooling)
     _check_vocab(hf, dls.tokenizer)
@@ -316,7 +316,7 @@ def encoder_learner(
 
 # %% ../../nbs/train/learner.ipynb #e2de40cc
 def _tokenizer_for(model, source, tokenizer):
-    "The tokenizer, and whether it is the sample's, which no published weights go with"
+    "The tokenizer, and whether it is the sample's, which no published weights go with."
     if tokenizer is not None: return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
     if not isinstance(model, nn.Module) and (Path(model).is_dir() or str(model).startswith(('.', '/', '~'))): return get_tokenizer(model), False
     if str(source) == 'sample': return sample_tokenizer(), True
@@ -338,7 +338,7 @@ def glue_learner(
     seed:int=42, # Reaches everything random
     **kwargs
 )->EncoderLearner: # Ready to fit
-    "Make a learner that fine-tunes `model` on a GLUE task"
+    "Make a learner that fine-tunes `model` on a GLUE task."
     task = glue_task(task).name
     source = glue_source(source)
     if str(source) not in ('sample', 'hub'): task_folder(task, source) # a mistake here should not be told as one of the tokenizer
@@ -351,7 +351,7 @@ def glue_learner(
 def logits(self:EncoderLearner,
     dl=None, # Data loader with labels; default: the validation set
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
-    "Predict logits for a data loader"
+    "Predict logits for a data loader."
     device, outs, targs = next(self.model.parameters()).device, [], []
     with evaluating(self.model):
         for x, *y in self.dls.valid if dl is None else dl:
@@ -364,7 +364,7 @@ def logits(self:EncoderLearner,
 def evaluate(self:EncoderLearner,
     dl=None, # Data loader; default: every validation set
 )->dict: # Metric to value
-    "Compute the task's metrics and the loss"
+    "Compute the task's metrics and the loss."
     valid = self.dls.loaders[1:]
     names = [o.removeprefix('validation_') for o in self.dls.valid_names] if len(valid) > 1 else ['']
     loaders = [('', dl)] if dl is not None else list(zip(names, valid, strict=True))
@@ -381,7 +381,7 @@ def predict(self:EncoderLearner,
     item:str|tuple|list, # A text; a pair of texts as a tuple; or a list (series, array, frame of two columns) of these
     bs:int=32, # Batch size for a list
 )->tuple|L: # `(label, index, probabilities)`, for a regression `(value, value, raw output)`; for a list an `L` of them
-    "Predict the label of a text, a pair, or a list of them"
+    "Predict the label of a text, a pair, or a list of them."
     one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
     texts, pairs = split_pairs([item] if one else item, len(self.dls.text_cols)) # raises unless all are of the kind that the model was trained on
     batches = encode_texts(self.dls.tokenizer, texts if pairs is None else list(zip(texts, pairs)), max_length=self.dls.max_length, bs=bs)
@@ -391,7 +391,7 @@ def predict(self:EncoderLearner,
 
 # %% ../../nbs/train/learner.ipynb #c656fd7d
 def _decide(p, kind, names):
-    "What `predict` says of one row of probabilities"
+    "What `predict` says of one row of probabilities."
     if kind == 'regression': return float(p[0]), float(p[0]), torch.as_tensor(p)
     if kind == 'multi_label_classification':
         on = [i for i, v in enumerate(p) if v > 0.5]
@@ -404,7 +404,7 @@ def save_pretrained(self:EncoderLearner,
     folder:str|Path, # Where to write
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder
-    "Save model and tokenizer as a transformers folder"
+    "Save model and tokenizer as a transformers folder."
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         self.hf_model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
@@ -412,7 +412,7 @@ def save_pretrained(self:EncoderLearner,
 
 # %% ../../nbs/train/learner.ipynb #264a5edc
 def _detached(cb):
-    "A copy of a callback that belongs to no learner"
+    "A copy of a callback that belongs to no learner."
     res = object.__new__(type(cb))
     res.__dict__.update({k: v for k, v in vars(cb).items() if k != 'learn'})
     return res
@@ -420,11 +420,11 @@ def _detached(cb):
 @patch
 @delegates(compress_model, but=['model', 'budget', 'calibration'])
 def compress(self:Learner,
-    budget:float=None, # Fraction of the weights of the encoder's linear maps to keep, in (0, 1]
+    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
     calibration=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
     **kwargs
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
-    "Make a learner whose encoder is shrunk to a budget"
+    "Make a learner whose encoder is shrunk to a budget."
     looks = get_decomposition(kwargs.get('method', 'kronecker')).needs or kwargs.get('embeddings')
     if calibration is None and looks: calibration = self.dls.train.new()
     small = compress_model(self.model, budget, calibration, **kwargs)

@@ -41,7 +41,7 @@ def _minus(a, b):
     dense = b.dense if a.dense is None else a.dense
     if a.dense is not None and b.dense is not None: dense = a.dense-b.dense
     elif b.dense is not None: dense = -dense
-    up,down = _joined([a.up, None if b.up is None else -b.up], 1),_joined([a.down, b.down], 0)
+    up, down = _joined([a.up, None if b.up is None else -b.up], 1), _joined([a.down, b.down], 0)
     return _Sum(None if up is not None and dense is not None and not dense.any() else dense, up, down)
 
 # %% ../../nbs/train/monitor.ipynb #3d969897
@@ -60,66 +60,66 @@ def _plain_lora(module):
     return hasattr(module, 'lora_A') and not any(getattr(module, 'use_dora', {}).values()) and all(hasattr(o, 'weight') for o in module.lora_A.values())
 
 def _parts(module):
-    "The dense weight of a linear map, or None, and its pairs of factors with their scales."
+    "The dense weight of a linear layer, or None, and its pairs of factors with their scales."
     if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
     if not hasattr(module, 'get_base_layer'): return module.weight, []
     if not _plain_lora(module): return weight_of(module, adapters=True), []
-    dense,pairs = _parts(module.get_base_layer())
+    dense, pairs = _parts(module.get_base_layer())
     active = [] if module.merged or module.disable_adapters else [a for a in module.active_adapters if a in module.lora_A]
     return dense, pairs+[(module.lora_B[a].weight, module.lora_A[a].weight, module.scaling[a]) for a in active]
 
 # %% ../../nbs/train/monitor.ipynb #6f94f5ae
 def _weight_sum(module):
-    "The weight of a linear map."
-    dense,pairs = _parts(module)
-    up,down = _joined([s*u for u,_,s in pairs], 1),_joined([d for _,d,_ in pairs], 0)
+    "The weight of a linear layer."
+    dense, pairs = _parts(module)
+    up, down = _joined([s*u for u, _, s in pairs], 1), _joined([d for _, d, _ in pairs], 0)
     return _Sum(*(None if t is None else t.detach() for t in (dense, up, down)))
 
 def _gradient_sum(module):
-    "The gradient of the weight of a linear map, or None if it has none."
-    dense,pairs = _parts(module)
-    both = [(s*a, b) for u,d,s in pairs for a,b in ((u.grad, d), (u, d.grad)) if a is not None and b is not None]
+    "The gradient of the weight of a linear layer, or None if it has none."
+    dense, pairs = _parts(module)
+    both = [(s*a, b) for u, d, s in pairs for a, b in ((u.grad, d), (u, d.grad)) if a is not None and b is not None]
     dense = None if dense is None else dense.grad
     if dense is None and not both: return None
-    return _Sum(dense, *(None if t is None else t.detach() for t in (_joined([a for a,_ in both], 1), _joined([b for _,b in both], 0))))
+    return _Sum(dense, *(None if t is None else t.detach() for t in (_joined([a for a, _ in both], 1), _joined([b for _, b in both], 0))))
 
 # %% ../../nbs/train/monitor.ipynb #91017bd4
 Spectrum = namedtuple('Spectrum', 's shape mean noise')
 
 def _product_values(up, down):
     "Singular values of stacks of products, from their factors."
-    ra,rb = (torch.linalg.qr(x.double(), mode='r')[1] for x in (up, down.mT))
+    ra, rb = (torch.linalg.qr(x.double(), mode='r')[1] for x in (up, down.mT))
     s = torch.linalg.svdvals(ra@rb.mT)
     return nn.functional.pad(s, (0, min(up.shape[-2], down.shape[-1])-s.shape[-1]))
 
 def _values(dense, up, down):
     "Singular values and mean entry of stacks of sums."
-    if up is not None and (dense is not None or up.shape[-1]>=min(up.shape[-2], down.shape[-1])):
-        dense,up = up@down+(0. if dense is None else dense),None
-    if up is None: return singular_values(dense), dense.double().mean((-2,-1))
+    if up is not None and (dense is not None or up.shape[-1] >= min(up.shape[-2], down.shape[-1])):
+        dense, up = up@down+(0. if dense is None else dense), None
+    if up is None: return singular_values(dense), dense.double().mean((-2, -1))
     return _product_values(up, down), (up.double().sum(-2)*down.double().sum(-1)).sum(-1)/(up.shape[-2]*down.shape[-1])
 
 # %% ../../nbs/train/monitor.ipynb #71cf620f
 def _spectrum(xs, norms):
     "The `Spectrum` of a stack of sums of one shape, and which of them are finite."
-    dense,up,down = (None if t[0] is None else torch.stack(t) for t in zip(*xs))
+    dense, up, down = (None if t[0] is None else torch.stack(t) for t in zip(*xs))
     parts = [t for t in (dense, up, down) if t is not None]
-    parts = [(t.cpu() if t.device.type=='mps' else t).to(torch.promote_types(t.dtype, torch.float32)) for t in parts]
+    parts = [(t.cpu() if t.device.type == 'mps' else t).to(torch.promote_types(t.dtype, torch.float32)) for t in parts]
     finite = torch.stack([t.isfinite().all(-1).all(-1) for t in parts]).all(0)
-    parts = iter([torch.where(finite[:,None,None], t, 0.) for t in parts])
-    dense,up,down = (None if t is None else next(parts) for t in (dense, up, down))
-    shape,dtype = tuple((up.shape[-2], down.shape[-1]) if dense is None else dense.shape[-2:]),(up if dense is None else dense).dtype
-    s,mean = _values(dense, up, down)
-    size,eps = max(shape),torch.finfo(dtype).eps
-    noise = torch.maximum(size*eps*s[:,0], math.sqrt(size)*eps*torch.as_tensor(norms).to(s))
+    parts = iter([torch.where(finite[:, None, None], t, 0.) for t in parts])
+    dense, up, down = (None if t is None else next(parts) for t in (dense, up, down))
+    shape, dtype = tuple((up.shape[-2], down.shape[-1]) if dense is None else dense.shape[-2:]), (up if dense is None else dense).dtype
+    s, mean = _values(dense, up, down)
+    size, eps = max(shape), torch.finfo(dtype).eps
+    noise = torch.maximum(size*eps*s[:, 0], math.sqrt(size)*eps*torch.as_tensor(norms).to(s))
     return Spectrum(s, shape, mean, noise), finite
 
 # %% ../../nbs/train/monitor.ipynb #1619ebfc
-def _above_random(o):
+def _mp_outliers(o):
     "Count the singular values above the Marchenko-Pastur edge."
-    m,n = o.shape
+    m, n = o.shape
     variance = (o.s.square().sum(-1)/(m*n)-o.mean**2).clamp_min(0)
-    return (o.s > (variance.sqrt()*(math.sqrt(m)+math.sqrt(n)))[:,None]).sum(-1)
+    return (o.s > (variance.sqrt()*(math.sqrt(m)+math.sqrt(n)))[:, None]).sum(-1)
 
 def _rankme(o):
     "Compute RankMe (Garrido et al. 2023)."
@@ -130,11 +130,11 @@ MONITOR_METRICS = dict(
     effective_rank=lambda o: effective_rank(s=o.s),
     stable_rank=lambda o: stable_rank(s=o.s),
     participation_ratio=lambda o: participation_ratio(s=o.s),
-    numerical_rank=lambda o: (o.s>o.noise[:,None]).sum(-1),
+    numerical_rank=lambda o: (o.s > o.noise[:, None]).sum(-1),
     energy_rank_90=lambda o: energy_rank(s=o.s, t=.9),
-    above_random=_above_random,
+    mp_outliers=_mp_outliers,
     rankme=_rankme,
-    spectral_norm=lambda o: o.s[:,0],
+    spectral_norm=lambda o: o.s[:, 0],
     frobenius_norm=lambda o: o.s.norm(dim=-1))
 
 # %% ../../nbs/train/monitor.ipynb #017a074e
@@ -142,12 +142,12 @@ def _kind(x): return tuple(None if t is None else (t.shape, t.dtype) for t in x)
 
 def _measure(sums, norms, metrics, stack=16):
     "The metrics of each of `sums`, which may differ in shape; NaN where entries are."
-    kinds,got = {},[None]*len(sums)
-    for i,x in enumerate(sums): kinds.setdefault(_kind(x), []).append(i)
+    kinds, got = {}, [None]*len(sums)
+    for i, x in enumerate(sums): kinds.setdefault(_kind(x), []).append(i)
     for ids in (ids[k:k+stack] for ids in kinds.values() for k in range(0, len(ids), stack)):
-        spectrum,finite = _spectrum([sums[i] for i in ids], [norms[i] for i in ids])
-        values = {k: torch.where(finite, f(spectrum).double(), math.nan).tolist() for k,f in metrics.items()}
-        for j,i in enumerate(ids): got[i] = {k: v[j] for k,v in values.items()}
+        spectrum, finite = _spectrum([sums[i] for i in ids], [norms[i] for i in ids])
+        values = {k: torch.where(finite, f(spectrum).double(), math.nan).tolist() for k, f in metrics.items()}
+        for j, i in enumerate(ids): got[i] = {k: v[j] for k, v in values.items()}
     return got
 
 # %% ../../nbs/train/monitor.ipynb #a7f20e48
@@ -158,9 +158,9 @@ def _blocks(maps):
 def _text_residual(h, keep):
     "Mean token residual of the texts with at least two tokens; h is (batch, length, features), or without its padding."
     h = keep.turned(h.detach())
-    if h.shape[:-1]==(keep.n,): h = h.new_zeros(*keep.mask.shape, h.shape[-1]).masked_scatter(keep.mask[...,None].to(h.device), h)
+    if h.shape[:-1] == (keep.n,): h = h.new_zeros(*keep.mask.shape, h.shape[-1]).masked_scatter(keep.mask[..., None].to(h.device), h)
     if not h.isfinite().all(): return math.nan
-    some = keep.mask.sum(1)>1
+    some = keep.mask.sum(1) > 1
     return token_residual(h.reshape(*keep.mask.shape, -1)[some], keep.mask[some]).mean().item() if some.any() else math.nan
 
 # %% ../../nbs/train/monitor.ipynb #e9e379d8
@@ -168,18 +168,18 @@ class _Capture:
     "Watch one forward pass: outputs of maps at real tokens, and the token residual of hidden states."
     def __init__(self, model, maps, tokens, outputs, hidden):
         enc = encoder_of(model)
-        self.tokens,self.seconds,self.signature,self.batch_first = tokens,0.,inspect.signature(enc.forward),family_of(model).batch_first
+        self.tokens, self.seconds, self.signature, self.batch_first = tokens, 0., inspect.signature(enc.forward), family_of(model).batch_first
         self.hooks = [enc.register_forward_pre_hook(self.begin, with_kwargs=True)]
         if outputs: self.hooks += [l.module.register_forward_hook(partial(self.output, l.name)) for l in maps]
         if hidden: self.hooks += [enc.get_submodule(b[1:]).register_forward_hook(self.hidden, with_kwargs=True) for b in _blocks(linears(enc))]
-        self.outputs,self.residuals,self.keep = {},[],None
+        self.outputs, self.residuals, self.keep = {}, [], None
 
     def begin(self, enc, args, kwargs):
         x = self.signature.bind_partial(*args, **kwargs).arguments
         x = {**x, **x.get('kwargs', {})}
-        ids = x['input_ids'] if x.get('input_ids') is not None else x['inputs_embeds'][...,0]
+        ids = x['input_ids'] if x.get('input_ids') is not None else x['inputs_embeds'][..., 0]
         mask = torch.ones_like(ids) if x.get('attention_mask') is None else x['attention_mask']
-        self.outputs,self.residuals,self.keep = {},[],TextTokens(mask, self.batch_first) if mask.ndim==2 else TextTokens(torch.ones_like(ids), self.batch_first)
+        self.outputs, self.residuals, self.keep = {}, [], TextTokens(mask, self.batch_first) if mask.ndim == 2 else TextTokens(torch.ones_like(ids), self.batch_first)
 
     def close(self):
         for h in self.hooks: h.remove()
@@ -192,7 +192,7 @@ def output(self:_Capture, name, module, args, out):
     "Keep the outputs of a map at evenly spaced tokens."
     began = time.perf_counter()
     x = self.keep.flat(out.detach())
-    if self.tokens and len(x)>self.tokens: x = x[torch.linspace(0, len(x)-1, self.tokens, device=x.device).round().long()]
+    if self.tokens and len(x) > self.tokens: x = x[torch.linspace(0, len(x)-1, self.tokens, device=x.device).round().long()]
     self.outputs.setdefault(name, []).append(x)
     self.seconds += time.perf_counter()-began
 
@@ -246,14 +246,14 @@ def _metric_functions(metrics):
 
 def _count(name, value, least=1):
     "Refuse what is no whole number from `least`."
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value<least):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
         raise ValueError(f"{name}={value!r}: expected an integer from {least}, or None")
     return value
 
 # %% ../../nbs/train/monitor.ipynb #133bfdea
 class RankMonitor(FitCallback):
-    "Record the ranks of every linear map and head of an encoder while it trains."
-    order,run_valid = 45,False # after gradients are accumulated, unscaled, clipped or changed by other callbacks
+    "Record the ranks of every linear layer and head of an encoder while it trains."
+    order, run_valid = 45, False # after gradients are accumulated, unscaled, clipped or changed by other callbacks
     def __init__(self,
         every:int=None, # Batches between records; None for up to 20 a fit within `budget`
         what=WHAT, # One or several of `WHAT`
@@ -267,25 +267,25 @@ class RankMonitor(FitCallback):
         live=False, # Draw while training in a notebook? True, or arguments of `plot_rank_history`
         budget:float=.04, # Fraction of the time that records may take, if `every` is None
     ):
-        self.every,self.tokens,self.heads,self.start,self.resume,self.live = _count('every', every),_count('tokens', tokens),heads,start,resume,live
-        self.what,self.asked = _known('what', _listed(what), WHAT),_listed(metrics)
+        self.every, self.tokens, self.heads, self.start, self.resume, self.live = _count('every', every), _count('tokens', tokens), heads, start, resume, live
+        self.what, self.asked = _known('what', _listed(what), WHAT), _listed(metrics)
         _metric_functions(self.asked) # says what is wrong with them
         self.roles = None if roles is None else _known('roles', _listed(roles), ROLES+MORE_ROLES)
-        if not 0<budget<=1: raise ValueError(f"budget={budget!r}: expected a fraction of the time, in (0, 1]")
-        self.file,self.budget,self.records = None if path is None else Path(path),budget,[]
-        self._from,self._offset,self._capture,self._shown,self._table,self._done = None,None,None,None,None,0
+        if not 0 < budget <= 1: raise ValueError(f"budget={budget!r}: expected a fraction of the time, in (0, 1]")
+        self.file, self.budget, self.records = None if path is None else Path(path), budget, []
+        self._from, self._offset, self._capture, self._shown, self._table, self._done = None, None, None, None, None, 0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_capture', '_shown', '_from', 'start'))}
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
 @patch(as_prop=True)
 def history(self:RankMonitor)->pd.DataFrame: # step, epoch, what, name, layer, role, head (missing for the whole map), metric, value
     "What has been recorded, one number a row."
-    if self._table is None or self._table[0]!=len(self.records): self._table = len(self.records),_frame(self.records)
+    if self._table is None or self._table[0] != len(self.records): self._table = len(self.records), _frame(self.records)
     return self._table[1]
 
 # %% ../../nbs/train/monitor.ipynb #8150d141
 def _maps(model, roles):
-    "The linear maps with one of these roles."
+    "The linear layers with one of these roles."
     with warnings.catch_warnings():
         warnings.simplefilter('ignore') # unknown families were warned of when the fit began
         return linears(model, roles)
@@ -306,13 +306,13 @@ def before_fit(self:RankMonitor):
     if not self.run: return
     self._close()
     if self.roles is None: linears(self.learn.model) # says what is wrong with a model
-    maps,first = _maps(self.learn.model, self.roles),self._offset is None
+    maps, first = _maps(self.learn.model, self.roles), self._offset is None
     if first: self._open_file()
     if first and self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
     self._offset = self._done
     if 'update' in self.what and self._from is None: self._remember(maps)
-    self._total,self._at,self._waiting,self._cost = self.learn.n_epoch*len(self.dls.train),None,False,0.
-    self._began,self._spent,self._fresh = time.perf_counter(),0.,True
+    self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
+    self._began, self._spent, self._fresh = time.perf_counter(), 0., True
 
 # %% ../../nbs/train/monitor.ipynb #f5e585f5
 @patch
@@ -328,7 +328,7 @@ def _remember(self:RankMonitor, maps):
     device = next(self.learn.model.parameters()).device
     self._from = {l.name: _Sum(*(None if t is None else t.to(device, copy=True) for t in _weight_sum(l.module))) for l in maps}
     if kept is None: return
-    with new_file(kept) as tmp: save_file({f'{n}:{k}': t.cpu().contiguous() for n,x in self._from.items() for k,t in x._asdict().items() if t is not None}, tmp)
+    with new_file(kept) as tmp: save_file({f'{n}:{k}': t.cpu().contiguous() for n, x in self._from.items() for k, t in x._asdict().items() if t is not None}, tmp)
 
 # %% ../../nbs/train/monitor.ipynb #390a7f5d
 @patch
@@ -372,10 +372,10 @@ def before_batch(self:RankMonitor):
 @patch
 def _drop(self:RankMonitor):
     "Drop the records of this fit that are going to be made again."
-    kept = [r for r in self.records if r['start']<self._offset or r['step']<self._at]
-    self._fresh,changed = False,len(kept)<len(self.records)
+    kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
+    self._fresh, changed = False, len(kept) < len(self.records)
     if not changed: return
-    self.records,self._table = kept,None
+    self.records, self._table = kept, None
     if self.file is not None: self._rewrite()
 
 @patch
@@ -396,18 +396,18 @@ def _close(self:RankMonitor):
 @patch
 def _due(self:RankMonitor):
     "Is it time for a record?"
-    gap,last = self.every or max(1, math.ceil(self._total/20)),self._last_step()
+    gap, last = self.every or max(1, math.ceil(self._total/20)), self._last_step()
     if last is None: return True
-    if (self._at-self._offset)//gap==(last-self._offset)//gap: return False
+    if (self._at-self._offset)//gap == (last-self._offset)//gap: return False
     if self.every: return True
     trained = time.perf_counter()-self._began-self._spent
-    return self._spent+2*self._cost<=self.budget*trained
+    return self._spent+2*self._cost <= self.budget*trained
 
 @patch
 def _last_step(self:RankMonitor):
     "The step of the last record of this fit, or None."
     r = self.records[-1] if self.records else None
-    return r['step'] if r and r['start']==self._offset and not r['last'] else None
+    return r['step'] if r and r['start'] == self._offset and not r['last'] else None
 
 # %% ../../nbs/train/monitor.ipynb #d6216863
 @patch
@@ -452,9 +452,9 @@ def _with_heads(what, maps, sums, sizes):
 @patch
 def _measured(self:RankMonitor, keyed, norm=lambda key: 0.):
     "Rows of the history."
-    keys,sums = zip(*keyed) if keyed else ((), ())
+    keys, sums = zip(*keyed) if keyed else ((), ())
     values = _measure(sums, [norm(k) for k in keys], _metric_functions(self.asked))
-    return [[*k, m, v] for k,got in zip(keys, values) for m,v in got.items()]
+    return [[*k, m, v] for k, got in zip(keys, values) for m, v in got.items()]
 
 @patch
 def _sizes(self:RankMonitor, maps): return _head_sizes(self.learn.model, maps) if self.heads else {}
@@ -471,12 +471,12 @@ def _circuit_sums(self:RankMonitor, maps):
     "The query-key and value-output products of heads; none of families without BERT's blocks, nor with adapters."
     try: blocks = attentions(self.learn.model)
     except ValueError: return []
-    roles,got = {l.role for l in maps},[]
-    for i,a in enumerate(blocks):
+    roles, got = {l.role for l in maps}, []
+    for i, a in enumerate(blocks):
         if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
         c = head_matrices(a)
-        if {'query', 'key'}<=roles: got += [(('weight', a.name, i, 'query-key', h), _Sum(None, q.mT, k)) for h,(q,k) in enumerate(zip(c.query, c.key))]
-        if {'value', 'attention_output'}<=roles: got += [(('weight', a.name, i, 'value-output', h), _Sum(None, o, v)) for h,(o,v) in enumerate(zip(c.output, c.value))]
+        if {'query', 'key'} <= roles: got += [(('weight', a.name, i, 'query-key', h), _Sum(None, q.mT, k)) for h, (q, k) in enumerate(zip(c.query, c.key))]
+        if {'value', 'attention_output'} <= roles: got += [(('weight', a.name, i, 'value-output', h), _Sum(None, o, v)) for h, (o, v) in enumerate(zip(c.output, c.value))]
     return got
 
 # %% ../../nbs/train/monitor.ipynb #a01fb370
@@ -486,9 +486,9 @@ def _shape(x): return (len(x.up), x.down.shape[1]) if x.dense is None else tuple
 def _update_rows(self:RankMonitor, maps):
     "Measure the change of the weights."
     now = {l.name: _weight_sum(l.module) for l in maps}
-    sizes,before = self._sizes(maps),{n: x for n,x in self._from.items() if n in now and _shape(x)==_shape(now[n])}
+    sizes, before = self._sizes(maps), {n: x for n, x in self._from.items() if n in now and _shape(x) == _shape(now[n])}
     part = lambda key: before[key[1]] if key[4] is None else _rows(before[key[1]], slice(key[4]*sizes[key[1]], (key[4]+1)*sizes[key[1]]))
-    return self._measured(list(_with_heads('update', maps, {n: _minus(now[n], x) for n,x in before.items()}, sizes)), lambda key: _norm(part(key)))
+    return self._measured(list(_with_heads('update', maps, {n: _minus(now[n], x) for n, x in before.items()}, sizes)), lambda key: _norm(part(key)))
 
 @patch
 def _gradient_rows(self:RankMonitor, maps):
@@ -500,18 +500,18 @@ def _gradient_rows(self:RankMonitor, maps):
 @patch
 def _activation_rows(self:RankMonitor, maps):
     "Measure the outputs of the maps, tokens by features."
-    seen = {n: torch.cat(xs) for n,xs in self._capture.outputs.items() if sum(map(len, xs))}
-    keyed,sizes = [],self._sizes(maps)
+    seen = {n: torch.cat(xs) for n, xs in self._capture.outputs.items() if sum(map(len, xs))}
+    keyed, sizes = [], self._sizes(maps)
     for l in (l for l in maps if l.name in seen):
-        x,size = seen[l.name],sizes.get(l.name)
+        x, size = seen[l.name], sizes.get(l.name)
         cut = [(None, x)]+([] if not size else list(enumerate(x.split(size, 1))))
-        keyed += [(('activation', l.name, l.layer, l.role, h), _Sum(t, None, None)) for h,t in cut]
+        keyed += [(('activation', l.name, l.layer, l.role, h), _Sum(t, None, None)) for h, t in cut]
     return self._measured(keyed)
 
 @patch
 def _residual_rows(self:RankMonitor, maps):
     "The token residual by depth; 0 is what enters the first block."
-    return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i,v in enumerate(self._capture.residuals)]
+    return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._capture.residuals)]
 
 # %% ../../nbs/train/monitor.ipynb #b7cef2ca
 def _chosen(history, what, metric, roles, heads):
@@ -519,25 +519,25 @@ def _chosen(history, what, metric, roles, heads):
     if not len(history): raise ValueError('the history is empty: fit first')
     what = what or history.what.iloc[0]
     _known('what', [what], list(history.what.unique()))
-    h = history[history.what==what]
+    h = history[history.what == what]
     metric = metric or h.metric.iloc[0]
     _known('metric', [metric], list(h.metric.unique()))
-    h = h[(h.metric==metric) & (h['head'].notna() if heads else h['head'].isna())]
+    h = h[(h.metric == metric) & (h['head'].notna() if heads else h['head'].isna())]
     if roles is not None: h = h[h.role.isin(_known('roles', _listed(roles), list(h.role.unique())))]
     return h.assign(head=h['head'].fillna(-1)).pivot_table(index='step', columns=['role', 'layer', 'head'], values='value', sort=False), f'{what}: {metric}'
 
 # %% ../../nbs/train/monitor.ipynb #55912430
 def _lines(ax, t):
     "One line for each layer and head."
-    depth = max(l for l,_ in t)+1
-    for l,h in t: ax.plot(t.index, t[l,h], color=plt.cm.viridis((l+1)/(depth+1)), marker='.', ms=4, lw=1, label=f'layer {l}' if h<1 else None)
+    depth = max(l for l, _ in t)+1
+    for l, h in t: ax.plot(t.index, t[l, h], color=plt.cm.viridis((l+1)/(depth+1)), marker='.', ms=4, lw=1, label=f'layer {l}' if h < 1 else None)
     ax.set(xlabel='step', ylim=(0, None))
 
 def _heat(ax, t, top):
     "A row for each layer and head, a column for each record."
     image = ax.imshow(t.T.astype(float), aspect='auto', origin='lower', vmin=0, vmax=top, interpolation='nearest')
     ticks = np.unique(np.linspace(0, len(t)-1, min(5, len(t))).round().astype(int))
-    ax.set(xlabel='step', ylabel='layer', xticks=ticks, xticklabels=t.index[ticks], yticks=range(t.shape[1]), yticklabels=[f'{l}' if h<0 else f'{l}.{h}' for l,h in t])
+    ax.set(xlabel='step', ylabel='layer', xticks=ticks, xticklabels=t.index[ticks], yticks=range(t.shape[1]), yticklabels=[f'{l}' if h < 0 else f'{l}.{h}' for l, h in t])
     return image
 
 def plot_rank_history(
@@ -551,14 +551,14 @@ def plot_rank_history(
     "Draw how a rank metric moved in training."
     _known('kind', [kind], ('lines', 'heatmap'))
     history = history.history if isinstance(history, RankMonitor) else history if isinstance(history, pd.DataFrame) else read_history(history)
-    table,title = _chosen(history, what, metric, roles, heads)
+    table, title = _chosen(history, what, metric, roles, heads)
     names = list(dict.fromkeys(table.columns.get_level_values('role')))
     axs = panels(len(names))
-    for ax,role in zip(axs, names):
-        image = _lines(ax, table[role]) if kind=='lines' else _heat(ax, table[role], float(np.nanmax(table)))
+    for ax, role in zip(axs, names):
+        image = _lines(ax, table[role]) if kind == 'lines' else _heat(ax, table[role], float(np.nanmax(table)))
         ax.set_title(role)
     axs[0].figure.suptitle(title)
-    if kind=='lines': axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
+    if kind == 'lines': axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     else: axs[0].figure.colorbar(image, ax=list(axs))
     return axs
 
@@ -573,6 +573,6 @@ def _draw(self:RankMonitor):
     "Show the history so far."
     if not self.live or not in_notebook() or not hasattr(self.learn, 'progress'): return
     fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-    if self._at==self._offset or self._shown is None: self._shown = _display(fig)
+    if self._at == self._offset or self._shown is None: self._shown = _display(fig)
     else: self._shown.update(fig)
     plt.close(fig)

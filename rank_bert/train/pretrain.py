@@ -52,7 +52,7 @@ def mlm_dls(
     seed:int=42, # Decides what is set aside, orders and masks
     device=None, # Where batches go; None for a GPU if there is one
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
-    "Make masked batches from text files"
+    "Make masked batches from text files."
     check_probability(p)
     check_layout('pairs' if next_sentence else layout, max_length, tokenizer and tokenizer.model_max_length)
     docs = _documents(files)
@@ -76,7 +76,7 @@ MLM_HEADS = {
 
 # %% ../../nbs/train/pretrain.ipynb #215f491b
 class MaskedLM(BertWrapper):
-    "A fastai module around a masked language model: batch of `MaskedDL` in, scores of the hidden tokens out"
+    "A fastai module around a masked language model: batch of `MaskedDL` in, scores of the hidden tokens out."
     def forward(self,
         x:dict, # `input_ids`, `attention_mask`, `masked_positions` and perhaps `token_type_ids`
     )->torch.Tensor: # `(hidden tokens, vocabulary)`; with a next-sentence head also `(rows, 2)`
@@ -89,7 +89,7 @@ class MaskedLM(BertWrapper):
 
 # %% ../../nbs/train/pretrain.ipynb #e2ff4d75
 class MaskedLoss:
-    "Cross-entropy of the hidden tokens, plus that of the next sentence where it is asked for"
+    "Cross-entropy of the hidden tokens, plus that of the next sentence where it is asked for."
     def __call__(self, preds, y, nxt=None):
         if nxt is None: return F.cross_entropy(preds, y)
         return F.cross_entropy(preds[0], y) + F.cross_entropy(preds[1], nxt)
@@ -99,7 +99,7 @@ def uniform_ranks(
     model:nn.Module, # A transformers model, or a module that contains one
     rank:int|float, # The rank of every map, or the fraction of each map's weights to keep, in (0, 1)
 )->dict: # Module name -> rank
-    "Make a rank plan that treats all linear maps of an encoder alike"
+    "Make a rank plan that treats all linear layers of an encoder alike."
     if isinstance(rank, bool) or not isinstance(rank, (int, float)) or rank <= 0 or (isinstance(rank, float) and rank >= 1):
         raise ValueError(f'rank is {rank!r}, which is neither a positive whole number nor a fraction between 0 and 1')
     of = lambda m: rank if isinstance(rank, int) else max(1, int(rank*m.in_features*m.out_features/(m.in_features + m.out_features)))
@@ -107,7 +107,7 @@ def uniform_ranks(
 
 # %% ../../nbs/train/pretrain.ipynb #565b7d88
 def _new_model(model, tokenizer, next_sentence, **overrides):
-    "A masked language model: `model` if it is one, else one of that shape, or from that folder"
+    "A masked language model: `model` if it is one, else one of that shape, or from that folder."
     if isinstance(model, nn.Module): return encoder_of(model)
     if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)):
         with quiet_transformers(): res, info = (BertForPreTraining if next_sentence else AutoModelForMaskedLM).from_pretrained(model, dtype=torch.float32, output_loading_info=True)
@@ -116,26 +116,26 @@ def _new_model(model, tokenizer, next_sentence, **overrides):
     config = copy.deepcopy(model) if isinstance(model, PreTrainedConfig) else bert_config(model)
     if not isinstance(model, PreTrainedConfig): config.initializer_range = 0.02*(768/config.hidden_size)**0.5
     config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
-    for k,v in overrides.items(): setattr(config, k, v)
+    for k, v in overrides.items(): setattr(config, k, v)
     if next_sentence and not isinstance(config, BertConfig): raise ValueError(f'the next-sentence objective is for BERT, not for {config.model_type}')
     res = BertForPreTraining(config) if next_sentence else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
 
 def _positions(model, default):
-    "How many tokens a model can tell apart; RoBERTa's positions begin behind that of padding"
+    "How many tokens a model can tell apart; RoBERTa's positions begin behind that of padding."
     table = next((m for k, m in model.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding)), None)
     longest = getattr(model.config, 'max_position_embeddings', default)
     return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
 
 def _set_dropout(model, p):
-    "Set every dropout of a model, and leave its config as it is"
+    "Set every dropout of a model, and leave its config as it is."
     for m in model.modules():
         if isinstance(m, nn.Dropout): m.p = p
 
 # %% ../../nbs/train/pretrain.ipynb #7d56d5e3
 class MLMLearner(EncoderLearner):
-    "A fastai `Learner` of a masked language model, which knows its tokenizer"
+    "A fastai `Learner` of a masked language model, which knows its tokenizer."
     first_epoch = 0
     def _do_fit(self):
         first, self.first_epoch = self.first_epoch, 0
@@ -144,13 +144,13 @@ class MLMLearner(EncoderLearner):
 def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
 
 class _Perplexity(AvgMetric):
-    "Exponential of the mean loss of the hidden tokens"
+    "Exponential of the mean loss of the hidden tokens."
     def __init__(self): super().__init__(lambda z, y, *_: F.cross_entropy(_scores_of(z), y))
     value = property(lambda self: math.exp(float(super(_Perplexity, self).value)))
     name = 'perplexity'
 
 class _Accuracy(AvgMetric):
-    "Share of the hidden tokens that get the highest score"
+    "Share of the hidden tokens that get the highest score."
     def __init__(self): super().__init__(lambda z, y, *_: (_scores_of(z).argmax(-1) == y).float().mean())
     name = 'accuracy'
 
@@ -159,14 +159,14 @@ class _Accuracy(AvgMetric):
 def mlm_learner(
     dls, # From `mlm_dls`
     model='tiny', # Size of a BERT miniature, see `bert_config`; any configuration; a model; or the folder of one to go on with
-    rank:int|float=None, # Low-rank from the start: rank of every linear map, or fraction of its weights; None for dense
+    rank:int|float=None, # Low-rank from the start: rank of every linear layer, or fraction of its weights; None for dense
     dropout:float=0., # While pretraining
     init_std:float=None, # Scale of the initial weights; None for 0.02 at 768 features and more for fewer (a configuration keeps its own)
     bf16:bool=False, # Run the forward pass in bfloat16?
     seed:int=42, # Reaches the initial weights and dropout
     **kwargs
 )->MLMLearner: # Ready to fit
-    "Make a learner that pretrains a masked language model"
+    "Make a learner that pretrains a masked language model."
     set_seed(seed)
     tok, pairs = dls.tokenizer, dls.train_ds.y is not None
     hf = _new_model(model, tok, pairs, **({} if init_std is None else dict(initializer_range=init_std)))
@@ -187,7 +187,7 @@ def warmup_linear(
     lr:float, # Largest rate
     warmup:float=0.05, # Share of the steps over which it rises
 )->callable: # From the share of the steps done to the rate
-    "Make a schedule that rises and then falls in straight lines"
+    "Make a schedule that rises and then falls in straight lines."
     if not 0 <= warmup < 1: raise ValueError(f'warmup is {warmup!r}, which is not a share of the steps, 0 or more and below 1')
     return lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
 
@@ -198,7 +198,7 @@ def fit_warmup(self:MLMLearner,
     warmup:float=0.05, # Share of the steps over which it rises
     **kwargs
 ):
-    "Fit, with a rate that rises and falls in straight lines"
+    "Fit, with a rate that rises and falls in straight lines."
     cbs = L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=warmup_linear(lr or self.lr, warmup)))
     self.fit(n_epoch, lr or self.lr, cbs=cbs, **kwargs)
 
@@ -207,7 +207,7 @@ def fit_warmup(self:MLMLearner,
 def evaluate(self:MLMLearner,
     dl=None, # Data loader; default: the validation set, whose masks are always the same
 )->dict: # loss (in nats a hidden token), perplexity, accuracy, masked_loss, and for pairs next_sentence accuracy
-    "Measure on hidden tokens"
+    "Measure on hidden tokens."
     device, sums, n, rows, tok = next(self.model.parameters()).device, np.zeros(5), 0, 0, self.dls.tokenizer
     with evaluating(self.model):
         for x, y, *nxt in (to_device(b, device) for b in dl or self.dls.valid):
@@ -226,30 +226,30 @@ def predict(self:MLMLearner,
     text:str, # With one or more mask tokens
     k:int=5, # Words a gap
 )->list: # For each gap a list of (token, probability)
-    "Fill the gaps in a text"
+    "Fill the gaps in a text."
     tok, device = self.dls.tokenizer, next(self.model.parameters()).device
     x = to_device(dict(tok(text, return_tensors='pt', truncation=True, max_length=self.dls.train_ds.max_length)), device)
-    x['masked_positions'] = (x['input_ids'][0] == tok.mask_token_id).nonzero()[:,0]
+    x['masked_positions'] = (x['input_ids'][0] == tok.mask_token_id).nonzero()[:, 0]
     if not len(x['masked_positions']):
         where = f"in its first {x['input_ids'].shape[1]} tokens" if tok.mask_token in text else ''
         raise ValueError(f"{text[:60]!r} has no {tok.mask_token} {where}".rstrip() + ', so there is nothing to fill in')
     with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(min(k, len(tok)))
-    return [list(zip(tok.convert_ids_to_tokens(a), b)) for a,b in zip(i.tolist(), p.tolist())]
+    return [list(zip(tok.convert_ids_to_tokens(a), b)) for a, b in zip(i.tolist(), p.tolist())]
 
 @patch
 def get_preds(self:MLMLearner, *args, **kwargs):
-    "Refused: hidden tokens have no order to be put back in"
+    "Refused: hidden tokens have no order to be put back in."
     raise NotImplementedError('hidden tokens differ from pass to pass and have no order to be put back in: use evaluate, predict, or a loop over the loader')
 
 # %% ../../nbs/train/pretrain.ipynb #ae62840f
 def _tensors(learn):
-    "Weights apart, the optimiser's moments and the generators of PyTorch"
-    res = {f'{i}.{k}': torch.as_tensor(v) for i,s in learn.opt.state_dict()['state'].items() for k,v in s.items()}
+    "Weights apart, the optimiser's moments and the generators of PyTorch."
+    res = {f'{i}.{k}': torch.as_tensor(v) for i, s in learn.opt.state_dict()['state'].items() for k, v in s.items()}
     res['rng.cpu'] = torch.get_rng_state()
-    return {**res, **{f'rng.cuda.{i}': o for i,o in enumerate(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())}}
+    return {**res, **{f'rng.cuda.{i}': o for i, o in enumerate(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())}}
 
 def _generators():
-    "The other random generators, as JSON takes them"
+    "The other random generators, as JSON takes them."
     name, keys, *rest = np.random.get_state()
     return dict(python=random.getstate(), numpy=[name, keys.tolist(), *rest])
 
@@ -259,19 +259,19 @@ def _set_generators(python, numpy):
 
 # %% ../../nbs/train/pretrain.ipynb #b4412f06
 def _latest(folder):
-    "The newest whole checkpoint in `folder`, or None"
+    "The newest whole checkpoint in `folder`, or None."
     found = sorted(Path(folder).glob('step-*')) if Path(folder).is_dir() else []
     return found[-1] if found else None
 
 def _settings_differ(ours, theirs):
-    "A sentence about the first setting that differs, or None"
+    "A sentence about the first setting that differs, or None."
     for k in sorted({*ours, *theirs}, key=lambda o: (o == 'text', o)):
         if k == 'text' and ours.get(k) != theirs.get(k): return 'the text, its vocabulary or how it is laid out has changed'
         if ours.get(k) != theirs.get(k): return f'{k} was {theirs.get(k)!r}, now it is {ours.get(k)!r}'
 
 # %% ../../nbs/train/pretrain.ipynb #b7c5b704
 class Checkpoints(Callback):
-    "Write all that a training depends on when an epoch ends, and go on from it"
+    "Write all that a training depends on when an epoch ends, and go on from it."
     order = 70 # after the recorder and the schedule
     run_valid = False
     def __init__(self,
@@ -287,7 +287,7 @@ class Checkpoints(Callback):
 # %% ../../nbs/train/pretrain.ipynb #0792d9e0
 @patch
 def before_fit(self:Checkpoints):
-    "Put everything back as it was, if there is something to go on from"
+    "Put everything back as it was, if there is something to go on from."
     if hasattr(self.learn, 'lr_finder'): return
     self.start = time.perf_counter()
     self.learn.first_epoch = 0
@@ -297,32 +297,32 @@ def before_fit(self:Checkpoints):
     if state['machine'] != _machine(): warnings.warn(f"the checkpoint was written with {state['machine']}, this is {_machine()}: results will not be the same to the bit")
     st.load_model(self.learn.model, self.came_from/'weights.safetensors')
     tensors = st.load_file(self.came_from/'training.safetensors')
-    self._load_optimizer({k: v for k,v in tensors.items() if not k.startswith('rng.')})
+    self._load_optimizer({k: v for k, v in tensors.items() if not k.startswith('rng.')})
     self.learn.first_epoch, self.dls.train.step, self.rows, self.seconds = state['epoch'], state['step'], state['rows'], state['seconds']
     smooth = self.recorder.smooth_loss
     smooth.count, smooth.val = state['smooth'][0], torch.tensor(state['smooth'][1])
     _set_generators(**state['generators'])
     torch.set_rng_state(tensors['rng.cpu'])
-    if torch.cuda.is_available(): torch.cuda.set_rng_state_all([v for k,v in sorted(tensors.items()) if k.startswith('rng.cuda.')])
+    if torch.cuda.is_available(): torch.cuda.set_rng_state_all([v for k, v in sorted(tensors.items()) if k.startswith('rng.cuda.')])
     self.came_from = None # a later fit begins anew
 
 @patch
 def _load_optimizer(self:Checkpoints, tensors):
-    "Give the optimiser its moments back"
+    "Give the optimiser its moments back."
     state, full = {}, self.opt.state_dict()
-    for k,v in tensors.items():
+    for k, v in tensors.items():
         i, name = k.split('.')
         state.setdefault(int(i), {})[name] = v
     self.opt.load_state_dict(dict(full, state=state))
 
 # %% ../../nbs/train/pretrain.ipynb #4c3d819e
 def _machine():
-    "What results to the bit depend on besides the settings"
+    "What results to the bit depend on besides the settings."
     return dict(torch=torch.__version__, threads=torch.get_num_threads(), cuda=torch.cuda.is_available())
 
 @patch
 def after_epoch(self:Checkpoints):
-    "Note the losses and write a checkpoint"
+    "Note the losses and write a checkpoint."
     if hasattr(self.learn, 'lr_finder'): return
     dl, now = self.dls.train, time.perf_counter()
     self.seconds, self.start = self.seconds + now - self.start, now
@@ -339,10 +339,10 @@ def after_epoch(self:Checkpoints):
 
 # %% ../../nbs/train/pretrain.ipynb #ac4caf5e
 def _check_amount(**amounts):
-    "Raise unless at most one of `amounts` is given, and is positive"
-    given = {k: v for k,v in amounts.items() if v is not None}
+    "Raise unless at most one of `amounts` is given, and is positive."
+    given = {k: v for k, v in amounts.items() if v is not None}
     if len(given) > 1: raise ValueError(f"give one of {', '.join(amounts)}, not {' and '.join(given)}")
-    for k,v in given.items():
+    for k, v in given.items():
         if isinstance(v, bool) or not isinstance(v, (int, float)) or not 0 < v < float('inf') or (k == 'steps' and v != int(v)):
             raise ValueError(f"{k} is {v!r}, which is not a positive {'whole ' if k == 'steps' else ''}number")
 
@@ -351,7 +351,7 @@ def step_seconds(
     learn:MLMLearner, # Untouched
     n:int=8, # Steps to time
 )->float: # Seconds a step
-    "Measure how long a step of training takes, on a copy of the model"
+    "Measure how long a step of training takes, on a copy of the model."
     model, dl, device = copy.deepcopy(learn.model).train(), learn.dls.train, learn.dls.device
     model.to(device)
     opt, start = torch.optim.AdamW(model.parameters(), fused=True), 0
@@ -366,13 +366,13 @@ def step_seconds(
 
 # %% ../../nbs/train/pretrain.ipynb #cab6b22e
 def _stops(steps, every):
-    "The steps at which to report: as even as possible, about `every` apart, the last one at `steps`"
+    "The steps at which to report: as even as possible, about `every` apart, the last one at `steps`."
     n = max(1, round(steps/every))
     return [round(steps*(i + 1)/n) for i in range(n)]
 
 # %% ../../nbs/train/pretrain.ipynb #7540a284
 class _Bar(Callback):
-    "A progress bar over all steps, and a line for each report"
+    "A progress bar over all steps, and a line for each report."
     order, run_valid = 75, False
     def __init__(self, steps, progress, report): store_attr()
     def before_fit(self): self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step', disable=not self.progress, leave=False)
@@ -386,18 +386,18 @@ class _Bar(Callback):
 
 # %% ../../nbs/train/pretrain.ipynb #5d912cee
 def _digest(learn):
-    "A fingerprint of the tokens, of how they are laid out, and of the vocabulary"
+    "A fingerprint of the tokens, of how they are laid out, and of the vocabulary."
     h = hashlib.sha256(json.dumps(learn.dls.tokenizer.get_vocab(), sort_keys=True).encode())
     for dl in learn.dls: h.update(dl.dataset.ids.tobytes() + dl.dataset.starts.tobytes())
     return h.hexdigest()[:16]
 
 def _resumed(folder, key):
-    "What the newest checkpoint in `folder` says of a setting"
+    "What the newest checkpoint in `folder` says of a setting."
     last = _latest(folder)
     return json.loads((last/'state.json').read_text(encoding='utf-8'))['settings'].get(key) if last else None
 
 def _checkpoint_folder(out, resume, overwrite):
-    "Where checkpoints for `out` are kept; raise if it is not clear what is to become of those that are there"
+    "Where checkpoints for `out` are kept; raise if it is not clear what is to become of those that are there."
     folder = Path(out).parent/f'{Path(out).name}.checkpoints'
     if resume and not _latest(folder): raise FileNotFoundError(f'{folder} holds no checkpoint, so there is nothing to resume: begin without resume')
     if not resume and _latest(folder):
@@ -406,12 +406,12 @@ def _checkpoint_folder(out, resume, overwrite):
 
 # %% ../../nbs/train/pretrain.ipynb #dc0163e7
 def _data_settings(given):
-    "Settings of `mlm_dls`, those that were not given too, but for those that the fingerprint of the text covers"
-    every = {k: v.default for k,v in inspect.signature(mlm_dls).parameters.items()} | given
-    return {k: v for k,v in every.items() if k not in ('files', 'tokenizer', 'vocab_size', 'val_bs', 'valid', 'device')}
+    "Settings of `mlm_dls`, those that were not given too, but for those that the fingerprint of the text covers."
+    every = {k: v.default for k, v in inspect.signature(mlm_dls).parameters.items()} | given
+    return {k: v for k, v in every.items() if k not in ('files', 'tokenizer', 'vocab_size', 'val_bs', 'valid', 'device')}
 
 def _learner_for(files, model, tokenizer, vocab_size, data, learner):
-    "The learner of `pretrain`, whose tokenizer is that of the folder `model` if it is one"
+    "The learner of `pretrain`, whose tokenizer is that of the folder `model` if it is one."
     if tokenizer is None and not isinstance(model, (nn.Module, PreTrainedConfig)):
         if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)): tokenizer = get_tokenizer(model)
         else: bert_config(model)
@@ -426,7 +426,7 @@ def pretrain(
     model='tiny', # Size of a BERT miniature, a configuration, or the folder of a model to go on with (and its tokenizer)
     tokenizer=None, # A tokenizer or its folder; None to train one
     vocab_size:int=None, # Size of the vocabulary to train; None for 8,000, or as many as the text supports
-    rank:int|float=None, # Low-rank from the start: rank of every linear map, or fraction of its weights
+    rank:int|float=None, # Low-rank from the start: rank of every linear layer, or fraction of its weights
     steps:int=None, # Batches to train on
     epochs:float=None, # Or passes over the text (10 if nothing is said)
     minutes:float=None, # Or about how long, all told
@@ -442,7 +442,7 @@ def pretrain(
     cbs=None, # fastai callbacks
     **kwargs
 )->dict: # What `results.json` in `out` holds
-    "Pretrain a masked language model on text files, and save it as a transformers folder"
+    "Pretrain a masked language model on text files, and save it as a transformers folder."
     began, out = time.perf_counter(), check_new(Path(out).expanduser(), overwrite)
     _check_amount(steps=steps, epochs=epochs, minutes=minutes)
     schedule, folder = warmup_linear(lr, warmup), _checkpoint_folder(out, resume, overwrite)
@@ -459,7 +459,7 @@ def pretrain(
 
 # %% ../../nbs/train/pretrain.ipynb #75a6c7f2
 def _run(learn, schedule, settings, folder, out, how, began):
-    "Train, write `out`, and take the checkpoints away"
+    "Train, write `out`, and take the checkpoints away."
     if not how['resume']: shutil.rmtree(folder, ignore_errors=True)
     stops = _stops(settings['steps'], settings['every'])
     learn.dls.train.stops = stops
@@ -479,7 +479,7 @@ def _run(learn, schedule, settings, folder, out, how, began):
 
 # %% ../../nbs/train/pretrain.ipynb #80dfb80a
 def _results(learn, keep, settings, began):
-    "The figures of a run"
+    "The figures of a run."
     train, valid = learn.dls.corpora
     last = keep.rows[-1]
     return dict(metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train), unigram_loss=unigram_entropy(valid, seen=train),
@@ -491,7 +491,7 @@ def plot_pretraining(
     folder:str|Path, # What `pretrain` has written
     ax=None, # Axes to draw on
 ): # The axes
-    "Plot the losses of a pretraining run by the tokens it has seen, beside that of guessing without context"
+    "Plot the losses of a pretraining run by the tokens it has seen, beside that of guessing without context."
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(6, 3.5))[1]
     curve, res = pd.read_csv(Path(folder)/'curve.csv'), json.loads((Path(folder)/'results.json').read_text(encoding='utf-8'))
