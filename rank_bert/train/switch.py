@@ -129,7 +129,7 @@ def _settled(self:LowRankSwitch, name): return len(s := self._stable(name)) > 1 
 def _switch(self:LowRankSwitch, names, epoch):
     "Swap maps for factors, where these are smaller."
     if self.at: self._look(epoch, names)
-    shapes = {l.name: (l.module.out_features, l.module.in_features) for l in self._maps}
+    shapes = {l.name: l.shape for l in self._maps}
     given = None if self.rank is None else _check_ranks(self._maps, self.rank)
     def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable(n))[-1]*min(shapes[n])/s[0])
     plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
