@@ -98,7 +98,7 @@ def _check_ranks(maps, rank):
             raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear layer here, or not of the roles asked for')
         ranks = {short[k]: r for k, r in rank.items()}
     for l in maps:
-        r, most = ranks.get(l.name), minl.shape
+        r, most = ranks.get(l.name), min(l.shape)
         if r is not None and (isinstance(r, bool) or not isinstance(r, (int, np.integer)) or not 1 <= r <= most):
             raise ValueError(f'{l.name}: rank must be an integer from 1 to {most} for {l.shape[1]} features in and {l.shape[0]} out, got {r!r}')
     return {n: int(r) for n, r in ranks.items() if r is not None}
@@ -227,6 +227,6 @@ def ranks_at(self:RankSchedule,
     x = min(1., max(0., (done - self.begin)/(self.finish - self.begin)))
     a, b, y = _check_ranks(self._maps, self.rank), _check_ranks(self._maps, self.end), float(self.how(x))
     if not 0 <= y <= 1: raise ValueError(f'the schedule gives {y} at {x} of its way: expected a share, from 0 to 1')
-    full = {l.name: minl.shape for l in self._maps}
+    full = {l.name: min(l.shape) for l in self._maps}
     at = {n: round((1 - y)*a.get(n, f) + y*b.get(n, f)) for n, f in full.items()}
     return {n: r for n, r in at.items() if r < full[n]}
