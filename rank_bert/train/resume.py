@@ -21,7 +21,7 @@ from torch import distributed
 from ..io import new_file
 from ..rank.layers import plan_of
 from .learner import FitCallback
-from .penalty import _Constraint
+from .penalty import Constraint
 from .switch import to_factors
 
 # %% ../../nbs/train/resume.ipynb #82fd4510
@@ -49,7 +49,7 @@ _KEPT = {'fit', 'epoch', 'n_epoch', 'plan', 'model', 'grads', 'opt', 'scaler', '
 
 def _with_state(learn):
     "Callbacks that know what was before."
-    return sorted((c for c in learn.cbs if isinstance(c, (_Constraint, TrackerCallback, GradientAccumulation))), key=lambda c: c.name)
+    return sorted((c for c in learn.cbs if isinstance(c, (Constraint, TrackerCallback, GradientAccumulation))), key=lambda c: c.name)
 
 def _state_of(c): return c.state_dict() if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
 
@@ -143,7 +143,7 @@ def _put_back(self:ResumeFit, s):
     for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
     for c, (_, state) in zip(_with_state(self.learn), s['callbacks']):
         if hasattr(type(c), 'load_state_dict'): c.load_state_dict(state)
-        elif not isinstance(c, _Constraint): self._later.append((c, state)) # they begin anew in before_fit
+        elif not isinstance(c, Constraint): self._later.append((c, state)) # they begin anew in before_fit
     _set_random(s['random'][rank_distrib()], s['loader'], self.dls.train)
     self.begin, self.resume, self._scale = s['epoch'], False, s['scaler']
 
