@@ -312,7 +312,7 @@ def predict(
     _positive(bs=bs, max_length=max_length)
     for _ in _texts([o for o in texts if o != '-']): pass
     model, tokenizer = _load(folder), _tokenizer(folder, tokenizer)
-    from rank_bert.data.text import encode_texts
+    from rank_bert.data.tokens import encode_texts
     res = []
     for items in _chunks(_items(_texts(texts), _columns(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):

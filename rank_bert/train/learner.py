@@ -31,7 +31,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ..data.glue import GLUE_TASKS, glue_dls, glue_source, glue_task, sample_tokenizer, task_folder
-from ..data.text import encode_texts, split_pairs
+from ..data.tokens import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, PROBABILITIES, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
