@@ -75,9 +75,8 @@ def rank_map(
     model, # A model, or anything that contains one
 )->list: # For each linear layer a dict: layer, role, rank (None if dense), full rank, break-even rank
     "List the rank of every linear layer of an encoder."
-    shape = lambda m: (m.out_features, m.in_features)
-    return [dict(layer=o.layer, role=o.role, rank=getattr(o.module, 'rank', None), full=min(shape(o.module)),
-                 break_even=break_even(*shape(o.module))) for o in linears(model)]
+    return [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape),
+                 break_even=break_even(*o.shape)) for o in linears(model)]
 
 # %% ../../nbs/experiment/sweep.ipynb #be489fbd
 def short_names(
@@ -301,7 +300,7 @@ def _chance(learn):
 def _kept(model):
     "The fraction of the weights of the encoder's linear layers, were they all dense, that a model has."
     maps = linears(model)
-    ranks, shapes = {o.name: getattr(o.module, 'rank', None) for o in maps}, {o.name: (o.module.out_features, o.module.in_features) for o in maps}
+    ranks, shapes = {o.name: o.rank for o in maps}, {o.name: o.shape for o in maps}
     return RankPlan(ranks, shapes).kept
 
 @patch

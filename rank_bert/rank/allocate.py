@@ -316,7 +316,7 @@ def check_least(
 # %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
 def _pins(fixed_ranks, shapes, multiple_of):
     "Check the fixed_ranks ranks and the multiple_of."
-    if isinstance(multiple_of, bool) or not isinstance(multiple_of, int) or multiple < 1: raise ValueError(f"multiple must be a positive integer, got {multiple_of!r}")
+    if isinstance(multiple_of, bool) or not isinstance(multiple_of, int) or multiple_of < 1: raise ValueError(f"multiple_of must be a positive integer, got {multiple_of!r}")
     fixed_ranks = check_fixed_ranks(fixed_ranks)
     for n in fixed_ranks:
         if n not in shapes: raise ValueError(f"fixed_ranks names {n!r}, which is none of the layers")
