@@ -21,7 +21,9 @@ from .rank.decompose import *
 from .rank.allocate import *
 from .rank.compress import *
 from .rank.heads import *
+from .train.scores import *
 from .train.learner import *
+from .train.glue_learner import *
 from .train.distill import *
 from .train.pretrain import *
 from .train.monitor import *

@@ -25,7 +25,7 @@ from ..models.anatomy import encoder_of, linears, parameter_parts
 from ..rank.allocate import RankPlan
 from ..rank.layers import LowRankLinear
 from ..rank.metrics import weight_of
-from .learner import encoder_splitter
+from .learner import encoder_splitter, train_only
 
 # %% ../../nbs/train/adapters.ipynb #23b1f1c6
 def _peft():
@@ -101,7 +101,7 @@ def _adalora(ranks, **settings):
     return _peft().AdaLoraConfig(**{**dict(target_r=r, init_r=min(r + (r + 1)//2, *map(min, ranks.shapes.values())), deltaT=1, total_step=1, target_modules=list(ranks)), **settings})
 
 # %% ../../nbs/train/adapters.ipynb #d7c672e2
-Adapters = namedtuple('Adapters', 'peft trained frozen') # PeftModel, names of the parameters that train, names of those frozen before
+Adapters = namedtuple('Adapters', 'peft frozen') # PeftModel, names of the parameters that were frozen before
 
 def _learner(o): return o if isinstance(o, Learner) else None
 
@@ -124,7 +124,8 @@ def _adopt(hf, make):
     with warnings.catch_warnings():
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*is_gradient_checkpointing') # PEFT asks for it by its old name
         peft = make()
-    hf._adapters = Adapters(peft, {n for n, p in hf.named_parameters() if p.requires_grad}, frozen)
+    hf._adapters = Adapters(peft, frozen)
+    train_only(hf, [n for n, p in hf.named_parameters() if p.requires_grad])
     hf._hf_peft_config_loaded = True # transformers then saves a PEFT folder
 
 # %% ../../nbs/train/adapters.ipynb #2376fd24
@@ -250,11 +251,12 @@ def merge_lora(
     hf = _model_of(model)
     _refuse_subspace(model)
     if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora puts them in')
-    peft, _, frozen = hf._adapters
+    peft, frozen = hf._adapters
     modes = {n: m.training for n, m in hf.named_modules()}
     peft.merge_and_unload(safe_merge=True)
     for n, m in hf.named_modules(): m.training = modes.get(n, hf.training)
     del hf._adapters, hf._hf_peft_config_loaded
+    train_only(hf)
     hf.__dict__.pop('peft_config', None)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)
     if learn := _learner(model):
