@@ -36,15 +36,13 @@ from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
 from .scores import DEFAULT_METRICS, HeadLoss, HeadMetric, check_metrics, label_weights, score
 
-# %% ../../nbs/train/learner.ipynb #7d960b91
+# %% ../../nbs/train/learner.ipynb #6e413cb1
 def train_only(
     model:nn.Module, # Anything with one transformers model inside; changed in place
-    names=None, # Names of its parameters; None for all
+    names=None, # Names of the parameters that learners may train; all when None
 ):
-    "Let learners of `model` train only the parameters in `names`."
-    hf = encoder_of(model)
-    if names is None: hf.__dict__.pop('_only', None)
-    else: hf._only = set(names)
+    "Leave every parameter but `names` out of the groups of `encoder_splitter`."
+    encoder_of(model).trained_names = None if names is None else frozenset(names)
 
 # %% ../../nbs/train/learner.ipynb #9f8dde48
 def encoder_splitter(
@@ -60,10 +58,8 @@ def encoder_splitter(
     first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
     head = of(pooler) + [p for p in model.parameters() if id(p) not in in_base]
     groups = [first, *map(of, layers), head]
-    if (names := getattr(hf, '_only', None)) is not None:
-        ids = {id(p) for n, p in hf.named_parameters() if n in names}
-        groups = [[p for p in g if id(p) in ids] for g in groups]
-    seen = set() # layers that are one belong to the first
+    only = getattr(hf, 'trained_names', None) # see `train_only`
+    seen = set() if only is None else {id(p) for n, p in hf.named_parameters() if n not in only} # layers that are one belong to the first
     groups = [[p for p in g if not (id(p) in seen or seen.add(id(p)))] for g in groups]
     return L(o for o in groups if o)
 
