@@ -252,7 +252,7 @@ def rank_report(
     def row(l):
         w = ws[l.name].cpu()
         return dict(name=l.name, layer=l.layer, role=l.role, shape=tuple(w.shape),
-            **{k:f(w, sp[l.name]) for k, f in REPORT_METRICS.items()}, factor_rank=getattr(l.module, 'rank', np.nan))
+            **{k:f(w, sp[l.name]) for k, f in REPORT_METRICS.items()}, factor_rank=np.nan if l.rank is None else l.rank)
     return pd.DataFrame([row(l) for l in linears(model, roles)])
 
 # %% ../../nbs/rank/metrics.ipynb #a4828ce1

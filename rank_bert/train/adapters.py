@@ -22,7 +22,7 @@ from fastcore.foundation import L
 from torch import nn
 
 from ..models.anatomy import encoder_of, linears, parameter_parts
-from ..rank.allocate import RankPlan
+from ..rank.plan import RankPlan
 from ..rank.layers import LowRankLinear
 from ..rank.metrics import weight_of
 from .learner import encoder_splitter

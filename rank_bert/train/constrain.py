@@ -28,9 +28,9 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from ..io import new_file
 from ..models.anatomy import encoder_of, linears
-from ..rank.allocate import max_rank
 from ..rank.compress import Decomposed
-from ..rank.layers import LowRankLinear, plan_of, record_plan, replace
+from ..rank.layers import LowRankLinear, max_rank, replace
+from ..rank.plan import plan_of, record_plan
 from ..rank.metrics import stable_rank
 from .learner import FitCallback
 from ..rank.linalg import damped_root
@@ -245,7 +245,7 @@ def _roots(norm, maps):
     if norm is None: return {l.name: (None, None) for l in maps}
     if not isinstance(norm, Decomposed): raise ValueError(f"norm is a {type(norm).__name__}: expected a Decomposed, as Decomposed(model, 'whitened', batches) gives")
     if norm.method not in PROJECTION_NORMS: raise ValueError(f"no norm for method {norm.method!r}: known are {', '.join(PROJECTION_NORMS)}")
-    if odd := [l.name for l in maps if norm.shapes.get(l.name) != (l.module.out_features, l.module.in_features)]:
+    if odd := [l.name for l in maps if norm.shapes.get(l.name) != l.shape]:
         raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')
     unit = lambda t, w: None if t is None else (t/t.norm()*len(t)**.5).to(device=w.device, dtype=torch.promote_types(w.dtype, torch.float32))
     roots = {l.name: PROJECTION_NORMS[norm.method](norm.calibration and norm.calibration[l.name]) for l in maps}
@@ -279,9 +279,9 @@ def _check_ranks(maps, rank):
             raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear layer here, or not of the roles asked for')
         ranks = {short[k]: r for k, r in rank.items()}
     for l in maps:
-        r, most = ranks.get(l.name), min(l.module.out_features, l.module.in_features)
+        r, most = ranks.get(l.name), min(l.shape)
         if r is not None and (isinstance(r, bool) or not isinstance(r, (int, np.integer)) or not 1 <= r <= most):
-            raise ValueError(f'{l.name}: rank must be an integer from 1 to {most} for {l.module.in_features} features in and {l.module.out_features} out, got {r!r}')
+            raise ValueError(f'{l.name}: rank must be an integer from 1 to {most} for {l.shape[1]} features in and {l.shape[0]} out, got {r!r}')
     return {n: int(r) for n, r in ranks.items() if r is not None}
 
 # %% ../../nbs/train/constrain.ipynb #ce45df86
@@ -343,7 +343,7 @@ def project(self:RankProjection):
     ranks = self.ranks_at(self._done())
     maps = [l for l in _trained(self._maps) if ranks.get(l.name, math.inf) < min(_matrices(l)[0].shape)]
     with torch.no_grad():
-        for ls in _by_shape(maps, lambda l: (_matrices(l)[0].shape, ranks[l.name], _factorised(l), l.module.in_features)): self._project(ls, ranks[ls[0].name])
+        for ls in _by_shape(maps, lambda l: (_matrices(l)[0].shape, ranks[l.name], _factorised(l), l.shape[1])): self._project(ls, ranks[ls[0].name])
     for l in self._maps:
         if l not in maps: self._state(l).pop('basis', None) # would be of long ago, when it has a rank again
     self._due = False
@@ -411,7 +411,7 @@ def ranks_at(self:RankSchedule,
     x = min(1., max(0., (done - self.begin)/(self.finish - self.begin)))
     a, b, y = _check_ranks(self._maps, self.rank), _check_ranks(self._maps, self.end), float(self.how(x))
     if not 0 <= y <= 1: raise ValueError(f'the schedule gives {y} at {x} of its way: expected a share, from 0 to 1')
-    full = {l.name: min(l.module.out_features, l.module.in_features) for l in self._maps}
+    full = {l.name: min(l.shape) for l in self._maps}
     at = {n: round((1 - y)*a.get(n, f) + y*b.get(n, f)) for n, f in full.items()}
     return {n: r for n, r in at.items() if r < full[n]}
 
@@ -543,7 +543,7 @@ def _settled(self:LowRankSwitch, name): return len(s := self._stable(name)) > 1 
 def _switch(self:LowRankSwitch, names, epoch):
     "Swap maps for factors, where these are smaller."
     if self.at: self._look(epoch, names)
-    shapes = {l.name: (l.module.out_features, l.module.in_features) for l in self._maps}
+    shapes = {l.name: l.shape for l in self._maps}
     given = None if self.rank is None else _check_ranks(self._maps, self.rank)
     def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable(n))[-1]*min(shapes[n])/s[0])
     plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
