@@ -39,15 +39,15 @@ def _file_shapes(files):
         with safe_open(f, framework='pt') as st: shapes.update({k: tuple(st.get_slice(k).get_shape()) for k in st.keys()})
     return shapes
 
-def _check_files(plan, found, files):
-    "Refuse a checkpoint that does not hold the factors that `plan` names."
+def _check_files(found, files):
+    "Refuse a checkpoint that does not hold the factors of `found`, name -> (module, rank)."
     shapes = {'.'+k:v for k, v in _file_shapes(files).items()}
     if not shapes: return
-    for n, m in found.items():
+    for n, (m, rank) in found.items():
         out, words = layer_shape(m)
-        for part, shape in (('down', (plan[n], words) if hasattr(m, 'in_features') else (words, plan[n])), ('up', (out, plan[n]))):
+        for part, shape in (('down', (rank, words) if hasattr(m, 'in_features') else (words, rank)), ('up', (out, rank))):
             got = {v for k, v in shapes.items() if k.endswith(f'.{n}.{part}.weight')}
-            if got != {shape}: raise ValueError(f"the rank plan gives {n} rank {plan[n]}, so {part}.weight must be {shape}, but the file has {got.pop() if got else 'none'}")
+            if got != {shape}: raise ValueError(f"the rank plan gives {n} rank {rank}, so {part}.weight must be {shape}, but the file has {got.pop() if got else 'none'}")
         biased, ours = any(k.endswith(f'.{n}.up.bias') for k in shapes), getattr(m, 'bias', None) is not None
         if biased != ours: raise ValueError(f"{n} has {'a' if ours else 'no'} bias in the model but {'one' if biased else 'none'} in the file")
 
@@ -69,7 +69,7 @@ class RankPlanQuantizer(HfQuantizer):
         with open_linears(model):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: model.get_submodule(n) for n, r in plan.items() if r is not None}
-            _check_files(plan, found, checkpoint_files)
+            _check_files({n.removeprefix(f'{model.base_model_prefix}.'): (m, plan[n]) for n, m in found.items()}, checkpoint_files)
             for n, m in found.items(): replace(model, m, _empty(m, plan[n]))
 
     def _process_model_after_weight_loading(self, model, **kwargs):
