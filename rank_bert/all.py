@@ -28,7 +28,11 @@ from .train.learner import *
 from .train.distill import *
 from .train.pretrain import *
 from .train.monitor import *
-from .train.constrain import *
+from .train.penalty import *
+from .train.projection import *
+from .train.switch import *
+from .train.galore import *
+from .train.resume import *
 from .train.adapters import *
 from .train.intrinsic import *
 from .experiment.sweep import *

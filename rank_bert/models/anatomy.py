@@ -1,4 +1,4 @@
-"""Names the linear layers of an encoder, the same way for every family
+"""Find the linear layers of an encoder, under the same role names for every family.
 
 Docs: https://rank-bert.github.io/rank_bert/models/anatomy.html.md"""
 
@@ -14,18 +14,20 @@ import inspect, re, warnings
 from collections import namedtuple
 from contextlib import contextmanager
 import torch, torch.nn as nn
+from ..checks import check_name
 
 # %% ../../nbs/models/anatomy.ipynb #9d3e5e5e
 def encoder_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->nn.Module: # The outermost `PreTrainedModel` inside `model`
     "Find the transformers model in `model`."
-    from transformers import PreTrainedModel # costs seconds, so it waits for the first model
+    from transformers import PreTrainedModel # takes seconds to import, so we wait for the first model
     if not isinstance(model, nn.Module):
         raise TypeError(f"expected a torch module with a transformers model in it, got {type(model).__name__}")
     for m in model.modules():
         if isinstance(m, PreTrainedModel): return m
-    raise ValueError(f"no transformers model inside {type(model).__name__}: pass a PreTrainedModel, or a module that contains one")
+    raise ValueError(f"no transformers model inside {type(model).__name__}: "
+        "pass a PreTrainedModel, or a module that contains one")
 
 # %% ../../nbs/models/anatomy.ipynb #8915c143
 ROLES = ('query', 'key', 'value', 'attention_output', 'ffn_in', 'ffn_out')
@@ -38,14 +40,15 @@ Family = namedtuple('Family', 'block names uses batch_first padding_side')
 def add_family(
     model_types:str, # `config.model_type` of the family, several separated by blanks
     block:str, # Regular expression for the name of one block; its groups are the layer's numbers
-    uses=None, # Function of config and the layer's numbers -> how many times a text runs through the block; once when None
+    uses=None, # Function of config and the layer's numbers -> how often a text runs through the block; once when None
     batch_first:bool=True, # Are hidden states (batch, length, features)? (length, batch, features) otherwise
     padding_side:str='right', # Where the padding must be for the head to see the text
     **names, # For each role, the name of its linear layer inside the block
 ):
     "Teach `linears` where a family keeps its linear layers."
-    if bad := set(names)-{*ROLES, *MORE_ROLES}: raise ValueError(f"unknown role {min(bad)!r}: the roles are {', '.join(ROLES+MORE_ROLES)}")
-    for t in model_types.split(): FAMILIES[t] = Family(block, {v:k for k, v in names.items()}, uses, batch_first, padding_side)
+    for r in names: check_name(r, 'role', ROLES+MORE_ROLES)
+    family = Family(block, {v: k for k, v in names.items()}, uses, batch_first, padding_side)
+    FAMILIES.update({t: family for t in model_types.split()})
 
 # %% ../../nbs/models/anatomy.ipynb #fabaf322
 add_family('bert roberta xlm-roberta camembert electra ernie data2vec-text megatron-bert', r'encoder\.layer\.(\d+)\.',
@@ -57,22 +60,26 @@ add_family('distilbert', r'transformer\.layer\.(\d+)\.',
 
 # %% ../../nbs/models/anatomy.ipynb #88e55c89
 def _albert_uses(config, group, inner):
-    "How many of the layers run through a group."
+    "Count the layers that run through a group."
     per_group = config.num_hidden_layers/config.num_hidden_groups
     return sum(int(i/per_group) == group for i in range(config.num_hidden_layers))
 
+# %% ../../nbs/models/anatomy.ipynb #c8c61772
 add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.', uses=_albert_uses,
     query='attention.query', key='attention.key', value='attention.value', attention_output='attention.dense',
     ffn_in='ffn', ffn_out='ffn_output')
 
 # %% ../../nbs/models/anatomy.ipynb #bdaa1477
 add_family('deberta-v2', r'encoder\.layer\.(\d+)\.', query='attention.self.query_proj', key='attention.self.key_proj',
-    value='attention.self.value_proj', position_key='attention.self.pos_key_proj', position_query='attention.self.pos_query_proj',
+    value='attention.self.value_proj', position_key='attention.self.pos_key_proj',
+    position_query='attention.self.pos_query_proj',
     attention_output='attention.output.dense', ffn_in='intermediate.dense', ffn_out='output.dense')
-add_family('deberta', r'encoder\.layer\.(\d+)\.', query_key_value='attention.self.in_proj', position_key='attention.self.pos_proj',
-    position_query='attention.self.pos_q_proj', attention_output='attention.output.dense', ffn_in='intermediate.dense',
+add_family('deberta', r'encoder\.layer\.(\d+)\.', query_key_value='attention.self.in_proj',
+    position_key='attention.self.pos_proj', position_query='attention.self.pos_q_proj',
+    attention_output='attention.output.dense', ffn_in='intermediate.dense',
     ffn_out='output.dense')
-add_family('modernbert', r'layers\.(\d+)\.', query_key_value='attn.Wqkv', attention_output='attn.Wo', ffn_in='mlp.Wi', ffn_out='mlp.Wo')
+add_family('modernbert', r'layers\.(\d+)\.', query_key_value='attn.Wqkv', attention_output='attn.Wo',
+    ffn_in='mlp.Wi', ffn_out='mlp.Wo')
 
 # %% ../../nbs/models/anatomy.ipynb #9a9bb04a
 add_family('xlnet', r'layer\.(\d+)\.', batch_first=False, padding_side='left',
@@ -82,7 +89,7 @@ add_family('xlnet', r'layer\.(\d+)\.', batch_first=False, padding_side='left',
 # %% ../../nbs/models/anatomy.ipynb #58ad75e4
 def family_of(
     model:nn.Module, # A transformers model, or any module that contains one
-)->Family: # With no names for a family that is not known
+)->Family: # Without names if we do not know the family
     "Look up the family of the encoder in `model`."
     config = encoder_of(model).base_model.config
     fam = FAMILIES.get(config.model_type) or Family(None, {}, None, True, 'right')
@@ -90,8 +97,8 @@ def family_of(
 
 # %% ../../nbs/models/anatomy.ipynb #86f4c3ce
 class HeadLinear(nn.Module):
-    "A linear layer in the place of a parameter (features, heads, size)."
-    _is_hf_initialized = True # transformers leaves it alone when it fills a new model with random numbers
+    "Stand in for a parameter (features, heads, size) with a linear layer."
+    _is_hf_initialized = True # keeps transformers from initialising it again
     def __init__(self,
         param:nn.Parameter, # (features, heads, size)
         back:bool, # From heads to features? From features to heads otherwise
@@ -112,8 +119,8 @@ class HeadLinear(nn.Module):
         return m.linear(x.flatten(-2)) if m.back else m.linear(x).unflatten(-1, m.heads)
 
 # %% ../../nbs/models/anatomy.ipynb #f7ac167e
-def _parameter(m):
-    "The 3-D parameter that a `HeadLinear` stands for."
+def _bare_parameter(m):
+    "Return the 3-D parameter that a `HeadLinear` stands for."
     w, old = m.linear.weight, m.was[0]
     if old is not None and w.data_ptr() == old.data_ptr() and not w.is_meta: return old.requires_grad_(w.requires_grad)
     w = (w if m.back else w.T).detach().unflatten(1, m.heads).contiguous()
@@ -131,7 +138,7 @@ class LinearLayer(namedtuple('LinearLayer', 'name module layer role')):
     "A linear layer of an encoder, with its `name`, its `module`, the number of its `layer`, and its `role`."
     __slots__ = ()
     shape = property(lambda self: (self.module.out_features, self.module.in_features), doc="`(out, in)`.")
-    rank = property(lambda self: getattr(self.module, 'rank', None), doc="The rank of a factorised layer, None for a dense one.")
+    rank = property(lambda self: getattr(self.module, 'rank', None), doc="The rank, or None for a dense layer.")
 
     @property
     def weight(self):
@@ -139,91 +146,86 @@ class LinearLayer(namedtuple('LinearLayer', 'name module layer role')):
         return (self.module.dense_weight() if hasattr(self.module, 'dense_weight') else self.module.weight).detach()
 
 # %% ../../nbs/models/anatomy.ipynb #5a41296b
-def _match(fam, name):
-    "The layer's numbers and the role of module `name` in family `fam`, or None."
+def _block_and_role(fam, name):
+    "Parse the layer's numbers and the role from the module name `name`, or return None."
     m = re.search(rf'(?:^|\.){fam.block}', name)
     role = m and fam.names.get(name[m.end():])
     return (tuple(map(int, m.groups())), role) if role else None
 
-def _bare(enc, fam):
-    "Owner, attribute, name and role of the parameters that are linear layers without a module."
+# %% ../../nbs/models/anatomy.ipynb #b7982d98
+def _bare_linears(enc, fam):
+    "Yield owner, attribute, name and role of the parameters that are linear layers without a module."
     if not any(n.endswith('.linear') for n in fam.names): return
     for n, m in enc.named_modules():
         for k, p in m.named_parameters(recurse=False):
-            if p.ndim == 3 and (hit := _match(fam, f'{n}.{k}.linear')): yield m, k, f'{n}.{k}.linear', hit[1]
+            if p.ndim == 3 and (hit := _block_and_role(fam, f'{n}.{k}.linear')): yield m, k, f'{n}.{k}.linear', hit[1]
 
 # %% ../../nbs/models/anatomy.ipynb #e37856b9
-def _known(enc, fam):
-    "The linear layers of a model of a known family."
+def _family_linears(enc, fam):
+    "List the linear layers of an encoder whose family we know."
     found = {n: m for n, m in enc.named_modules() if is_linear(m)}
-    found.update({n: HeadLinear(getattr(m, k), role == 'attention_output').linear for m, k, n, role in _bare(enc, fam)})
-    hits = {n: h for n in found if (h := _match(fam, n))}
+    for m, k, n, role in _bare_linears(enc, fam):
+        found[n] = HeadLinear(getattr(m, k), role == 'attention_output').linear
+    hits = {n: h for n in found if (h := _block_and_role(fam, n))}
     depth = {l: l[0] if len(l) == 1 else i for i, l in enumerate(sorted({l for l, _ in hits.values()}))}
     order = list(fam.names.values())
-    return sorted((LinearLayer(n, found[n], depth[l], r) for n, (l, r) in hits.items()), key=lambda o: (o.layer, order.index(o.role)))
+    layers = [LinearLayer(n, found[n], depth[l], r) for n, (l, r) in hits.items()]
+    return sorted(layers, key=lambda o: (o.layer, order.index(o.role)))
 
 # %% ../../nbs/models/anatomy.ipynb #b2efed48
-def _unknown(enc):
-    "The linear layers inside the numbered blocks of a model of an unknown family."
-    maps = [(n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m)]
+def _block_linears(enc):
+    "List the linear layers inside numbered blocks, for an encoder of unknown family."
     warnings.warn(f"model type {enc.config.model_type!r} is not a known family ({', '.join(sorted(FAMILIES))}): "
         "taking every linear layer inside its blocks, with role 'other'. `add_family` names the roles.", stacklevel=3)
-    return [LinearLayer(n, m, int(k.group(1)), 'other') for n, m, k in maps if k]
-
-# %% ../../nbs/models/anatomy.ipynb #3feb53e4
-def _whole(maps):
-    "Drop the linear layers that are parts of another one in the list."
-    names = {m.name for m in maps}
-    return [m for m in maps if m.name.rpartition('.')[0] not in names]
+    found = [(n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m)]
+    return [LinearLayer(n, m, int(k.group(1)), 'other') for n, m, k in found if k]
 
 # %% ../../nbs/models/anatomy.ipynb #17af5a78
-def _asked(roles):
-    "The set of roles that are asked for."
-    roles = ROLES+MORE_ROLES if roles is None else (roles,) if isinstance(roles, str) else tuple(roles)
-    for r in roles:
-        if r not in ROLES+MORE_ROLES: raise ValueError(f"unknown role {r!r}: the roles are {', '.join(ROLES+MORE_ROLES)}")
-    return {*roles, *(['query_key_value'] if {'query', 'key', 'value'}&set(roles) else [])}
-
 def linears(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several of `ROLES` and `MORE_ROLES`; all when None
 )->list: # `LinearLayer`s (name, module, layer, role), layer by layer
     "List the linear layers of the encoder in `model`."
-    asked, enc, fam = _asked(roles), encoder_of(model), family_of(model)
-    maps = _whole(_known(enc, fam) if fam.names else _unknown(enc))
-    if not maps: raise ValueError(f"no linear layer found in {type(enc).__name__} (model type {enc.config.model_type!r})")
-    if not (hits := [m for m in maps if m.role in asked]):
-        raise ValueError(f"{type(enc).__name__} has no linear layer of role {' or '.join(map(repr, [roles] if isinstance(roles, str) else roles))}: its roles are {', '.join(dict.fromkeys(m.role for m in maps))}")
-    return hits
+    roles = ROLES+MORE_ROLES if roles is None else (roles,) if isinstance(roles, str) else tuple(roles)
+    for r in roles: check_name(r, 'role', ROLES+MORE_ROLES)
+    enc, fam = encoder_of(model), family_of(model)
+    kind = type(enc).__name__
+    found = _family_linears(enc, fam) if fam.names else _block_linears(enc)
+    if not found: raise ValueError(f"no linear layer found in {kind} (model type {enc.config.model_type!r})")
+    names, fused = {l.name for l in found}, ('query_key_value',) if {'query', 'key', 'value'}&set(roles) else ()
+    hits = [l for l in found if l.role in (*roles, *fused) and l.name.rpartition('.')[0] not in names]
+    if hits: return hits
+    raise ValueError(f"{kind} has no linear layer of role {' or '.join(map(repr, roles))}: "
+        f"its roles are {', '.join(dict.fromkeys(l.role for l in found))}")
 
 # %% ../../nbs/models/anatomy.ipynb #6b037d74
-def _close(enc, fam):
+def _close_linears(enc, fam):
     "Put parameters back in the place of dense `HeadLinear`s."
     for m in list(enc.modules()):
-        maps = [(k, h) for k, h in m.named_children() if isinstance(h, HeadLinear)]
-        dense = [(k, h) for k, h in maps if type(h.linear) is nn.Linear]
-        for _, h in maps: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # nothing keeps what was replaced
+        heads = [(k, h) for k, h in m.named_children() if isinstance(h, HeadLinear)]
+        dense = [(k, h) for k, h in heads if type(h.linear) is nn.Linear]
+        for _, h in heads: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # frees what you replaced
         for k, h in dense:
             delattr(m, k)
-            setattr(m, k, _parameter(h))
+            setattr(m, k, _bare_parameter(h))
         first = [n.split('.')[-2] for n in fam.names if n.endswith('.linear')] if dense else []
         for k in sorted(m._parameters, key=lambda k: (first+[k]).index(k)): m._parameters[k] = m._parameters.pop(k)
 
 # %% ../../nbs/models/anatomy.ipynb #22ea48bf
 @contextmanager
 def open_linears(
-    model:nn.Module, # A transformers model, or any module that contains one; as it was after the block
+    model:nn.Module, # A transformers model, or any module that contains one; restored after the block
 ):
     "Give every linear layer of an encoder a module of its own."
     enc, fam = encoder_of(model), family_of(model)
     inner = any(isinstance(m, HeadLinear) and type(m.linear) is nn.Linear for m in enc.modules())
-    for m, k, n, role in list(_bare(enc, fam)):
+    for m, k, n, role in list(_bare_linears(enc, fam)):
         new = HeadLinear(getattr(m, k), role == 'attention_output')
         delattr(m, k)
         setattr(m, k, new)
     try: yield model
     finally:
-        if not inner: _close(enc, fam)
+        if not inner: _close_linears(enc, fam)
 
 # %% ../../nbs/models/anatomy.ipynb #ba395f09
 def input_names(
@@ -237,30 +239,34 @@ def input_names(
 # %% ../../nbs/models/anatomy.ipynb #256c59b2
 def linear_uses(
     model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Name of the map -> times a token passes through it
+)->dict: # Name of the linear layer -> times a token passes through it
     "Count the passes of a token through every linear layer."
     enc, fam = encoder_of(model), family_of(model)
-    position = 0 if fam.batch_first else 2
-    def times(l): return position if l.role.startswith('position') else fam.uses(enc.config, *_match(fam, l.name)[0]) if fam.uses else 1
+    def times(l):
+        if l.role.startswith('position'): return 0 if fam.batch_first else 2
+        return fam.uses(enc.config, *_block_and_role(fam, l.name)[0]) if fam.uses else 1
     return {l.name: times(l) for l in linears(model)}
 
 # %% ../../nbs/models/anatomy.ipynb #af4ac124
-def _is_weight_of(name, maps):
-    "Is parameter `name` a weight of one of `maps`, which are names?"
+def _is_linear_weight(name, names):
+    "Is parameter `name` a weight of one of the linear layers `names`?"
     owner, _, last = re.sub(r'\.parametrizations\.weight\.\w+$', '.weight', name).rpartition('.')
-    return f'{name}.linear' in maps or last == 'weight' and bool({owner, owner.removesuffix('.up'), owner.removesuffix('.down')}&maps)
+    owners = {owner, owner.removesuffix('.up'), owner.removesuffix('.down')}
+    return f'{name}.linear' in names or last == 'weight' and bool(owners&names)
 
+# %% ../../nbs/models/anatomy.ipynb #19d97433
 def parameter_parts(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # 'linear', 'embeddings', 'head' and 'other' -> dict of name -> parameter
     "Sort the parameters of a model by what they are for."
-    enc, maps = encoder_of(model), {l.name for l in linears(model)}
+    enc, names = encoder_of(model), {l.name for l in linears(model)}
     base = {id(p) for p in enc.base_model.parameters()}
-    stems, prefix = tuple({re.match(r'.*?(?=\d+\.)', n).group() for n in maps}), '' if enc.base_model is enc else f'{enc.base_model_prefix}.'
+    blocks = tuple({re.match(r'.*?(?=\d+\.)', n).group() for n in names})
+    prefix = '' if enc.base_model is enc else f'{enc.base_model_prefix}.'
     parts = {k: {} for k in ('linear', 'embeddings', 'head', 'other')}
     for n, p in enc.named_parameters():
         own = n.removeprefix(prefix)
-        part = ('linear' if _is_weight_of(n, maps) else 'other' if n.startswith(stems)
+        part = ('linear' if _is_linear_weight(n, names) else 'other' if n.startswith(blocks)
             else 'head' if id(p) not in base or own.startswith('pooler') else 'embeddings' if 'emb' in own else 'other')
         parts[part][n] = p
     return parts
