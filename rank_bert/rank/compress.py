@@ -17,10 +17,12 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..models.anatomy import encoder_of, linears, linear_uses, open_linears, parameter_parts
 from .metrics import finite_weights
-from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even, warn_shared
+from .layers import LowRankEmbedding, LowRankLinear, break_even, refuse_adapters, replace, warn_shared
 from .calibrate import Calibration, calibrate, check_batches, fingerprint, predictions, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
-from .allocate import RankPlan, allocate, check_budget, check_least, check_fixed_ranks, get_allocator, get_cost, measure_latency, smallest_budget
+from .plan import RankPlan, record_plan, warn_break_even
+from .allocate import allocate, check_budget, check_least, check_fixed_ranks, get_allocator, get_cost, smallest_budget
+from .latency import measure_latency
 from .linalg import damped_root, gram_svd
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
