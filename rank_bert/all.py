@@ -16,9 +16,12 @@ from .models.base_models import *
 from .models.classifier import *
 from .rank.metrics import *
 from .rank.layers import *
+from .rank.plan import *
+from .rank.hf import *
 from .rank.calibrate import *
 from .rank.decompose import *
 from .rank.allocate import *
+from .rank.latency import *
 from .rank.compress import *
 from .rank.heads import *
 from .train.scores import *

@@ -23,7 +23,8 @@ from transformers import BertForSequenceClassification
 from .data.text import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
-from .rank.allocate import allocate, measure_latency
+from .rank.allocate import allocate
+from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
 from .rank.decompose import factorise, get_decomposition

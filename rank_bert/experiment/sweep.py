@@ -27,11 +27,12 @@ from ..data.glue import glue_source, glue_task, task_folder
 from ..io import json_text, new_file, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import is_model_folder, evaluating
-from ..rank.allocate import ALLOCATORS, RankPlan, check_budget
+from ..rank.allocate import ALLOCATORS, check_budget
 from ..rank.calibrate import calibrate
 from ..rank.compress import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.layers import break_even
+from ..rank.plan import RankPlan
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
