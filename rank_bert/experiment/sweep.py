@@ -27,11 +27,12 @@ from ..data.glue import glue_source, glue_task, task_folder
 from ..io import json_text, new_file, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import is_model_folder, evaluating
-from ..rank.allocate import ALLOCATORS, RankPlan, check_budget
+from ..rank.allocate import ALLOCATORS, check_budget
 from ..rank.calibrate import calibrate
 from ..rank.compress import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.layers import break_even
+from ..rank.plan import RankPlan
 from ..train.learner import glue_learner, score
 
 # %% ../../nbs/experiment/sweep.ipynb #377f3f82
@@ -75,9 +76,8 @@ def rank_map(
     model, # A model, or anything that contains one
 )->list: # For each linear layer a dict: layer, role, rank (None if dense), full rank, break-even rank
     "List the rank of every linear layer of an encoder."
-    shape = lambda m: (m.out_features, m.in_features)
-    return [dict(layer=o.layer, role=o.role, rank=getattr(o.module, 'rank', None), full=min(shape(o.module)),
-                 break_even=break_even(*shape(o.module))) for o in linears(model)]
+    return [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape),
+                 break_even=break_even(*o.shape)) for o in linears(model)]
 
 # %% ../../nbs/experiment/sweep.ipynb #be489fbd
 def short_names(
@@ -301,7 +301,7 @@ def _chance(learn):
 def _kept(model):
     "The fraction of the weights of the encoder's linear layers, were they all dense, that a model has."
     maps = linears(model)
-    ranks, shapes = {o.name: getattr(o.module, 'rank', None) for o in maps}, {o.name: (o.module.out_features, o.module.in_features) for o in maps}
+    ranks, shapes = {o.name: o.rank for o in maps}, {o.name: o.shape for o in maps}
     return RankPlan(ranks, shapes).kept
 
 @patch
