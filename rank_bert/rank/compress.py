@@ -18,13 +18,13 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_fraction, check_positive
 from ..models.anatomy import encoder_of, linears, linear_uses, open_linears, parameter_parts
-from .metrics import finite_weights, weight_of
-from .layers import LowRankEmbedding, break_even, record_plan, refuse_adapters, replace
-from .layers import warn_break_even, warn_shared
+from .metrics import finite_weights
+from .layers import LowRankEmbedding, break_even, refuse_adapters, replace, warn_shared
+from .plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from .calibrate import Calibration, calibrate, fingerprint, predictions, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
-from .allocate import RankPlan, allocate, check_least, check_fixed_ranks, get_allocator, get_cost
-from .allocate import measure_latency, smallest_budget
+from .allocate import allocate, check_least, get_allocator, get_cost, smallest_budget
+from .latency import measure_latency
 from .linalg import damped_root, gram_svd
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
@@ -43,7 +43,7 @@ def flops_per_token(
     "Count the operations of the encoder's linear layers and attention for one token."
     times, scored = linear_uses(model), dict(query=1, value=1, query_key_value=2/3)
     size = lambda l: sum(p.numel() for n, p in l.module.named_parameters() if n.endswith('weight'))
-    attention = lambda l: length*scored.get(l.role, 0)*l.module.out_features
+    attention = lambda l: length*scored.get(l.role, 0)*l.shape[0]
     return round(sum(2*times[l.name]*(size(l) + attention(l)) for l in linears(model)))
 
 # %% ../../nbs/rank/compress.ipynb #e16e3822
@@ -55,7 +55,7 @@ DIVERGENCES = dict(
     regression=lambda a, b: (a - b).square().sum(-1)/2,
     embedding=lambda a, b: (a - b).square().sum(-1)/2)
 
-# %% ../../nbs/rank/compress.ipynb #993b1b24
+# %% ../../nbs/rank/compress.ipynb #c9440229
 def loss_increase(
     dense:nn.Module, # The model to compare with
     small:nn.Module, # The compressed model
@@ -91,7 +91,7 @@ class Compression:
         "Fraction of the weights of the encoder's linear layers that the model has."
         return self.plan.kept
 
-# %% ../../nbs/rank/compress.ipynb #bca9b2bc
+# %% ../../nbs/rank/compress.ipynb #d3f6ac6e
 @patch
 def __str__(self:Compression):
     predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
@@ -137,19 +137,9 @@ class Decomposed:
 # %% ../../nbs/rank/compress.ipynb #2a1300e3
 def _cost_of(cost, model):
     "Find the cost function of a budget; 'latency' is measured."
-    layers = linears(model)
     if cost != 'latency': return get_cost(cost)
-    w = weight_of(layers[0].module)
-    return measure_latency([(l.module.out_features, l.module.in_features) for l in layers], device=w.device, dtype=w.dtype)
-
-def _pinned(model, fixed_ranks):
-    "Expand roles and layer numbers into names; what comes later in `fixed_ranks` wins."
-    got = {}
-    for k, r in check_fixed_ranks(fixed_ranks).items():
-        hit = [l.name for l in linears(model) if k in (l.name, l.role) or (k == l.layer and not isinstance(k, bool))]
-        if not hit: raise ValueError(f"fixed_ranks names {k!r}, which is no role, layer or linear layer of this model")
-        got.update(dict.fromkeys(hit, r))
-    return got
+    layers = linears(model)
+    return measure_latency([l.shape for l in layers], device=layers[0].weight.device, dtype=layers[0].weight.dtype)
 
 # %% ../../nbs/rank/compress.ipynb #546a065d
 @patch
@@ -161,25 +151,24 @@ def plan(self:Decomposed,
     multiple_of:int=1, # Propose multiples of this rank only
 )->RankPlan: # Name -> rank, or None for dense
     "Choose a rank for every linear layer."
-    fixed_ranks = _pinned(self.model, fixed_ranks)
+    fixed_ranks = expand_fixed_ranks(self.model, fixed_ranks)
     return allocate(self.spectra, self.shapes, budget, allocator, _cost_of(cost, self.model), fixed_ranks, multiple_of)
 
 # %% ../../nbs/rank/compress.ipynb #1a8e70cb
 @patch
-def _named(self:Decomposed, plan):
-    "The rank of every linear layer, from a plan with or without the prefix of the base model, None for what it leaves out."
-    prefix = f'{encoder_of(self.model).base_model_prefix}.'
-    full = {k: n for n in self.shapes for k in (n.removeprefix(prefix), n)}
-    if odd := [n for n in plan if n not in full]: raise ValueError(f"the rank plan names {odd[0]!r}, which is no linear layer of this {type(encoder_of(self.model)).__name__}")
-    return dict(RankPlan({**dict.fromkeys(self.shapes), **{full[n]:r for n, r in plan.items()}}, self.shapes))
+def _every_rank(self:Decomposed, plan):
+    "Complete `plan`: full names, and None for the layers that it leaves out."
+    plan = check_plan(self.model, plan)
+    if odd := set(plan) - set(self.shapes): raise ValueError(f"the rank plan names {min(odd)!r}, which is no linear layer of the encoder")
+    return {**dict.fromkeys(self.shapes), **plan}
 
-# %% ../../nbs/rank/compress.ipynb #e90044c6
+# %% ../../nbs/rank/compress.ipynb #41be58c4
 @patch
 def predicted(self:Decomposed,
     plan:dict, # Name -> rank or None
 )->float: # In nats a sentence for the methods that weigh by the Fisher matrix, else in the method's objective
     "Predict what truncation to a plan costs."
-    plan = self._named(plan)
+    plan = self._every_rank(plan)
     return self._scale*sum(float(f.s[plan[n]:].square().sum()) for n, f in self.factors.items() if plan[n] is not None)
 
 @patch(as_prop=True)
@@ -189,12 +178,12 @@ def _scale(self:Decomposed): return .5 if self.f.nats else 1.
 @patch
 def _truncated(self:Decomposed, plan):
     "Truncate without warnings; the record has what each layer got."
-    ranks, stats, start = self._named(plan), self.calibration, time.time()
+    ranks, stats, start = self._every_rank(plan), self.calibration, time.time()
     with torch.inference_mode(False):
         new = copy.deepcopy(self.model)
         with open_linears(new):
             for l in linears(new):
-                rank, now = ranks[l.name], getattr(l.module, 'rank', None)
+                rank, now = ranks[l.name], l.rank
                 if rank is None or (now is not None and now <= rank): ranks[l.name] = now
                 else: replace(encoder_of(new), l.module,
                     truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean))
@@ -212,7 +201,7 @@ def truncate(self:Decomposed,
 )->nn.Module: # A new model, with a `Compression` as its `.compression`
     "Copy the model with every linear layer truncated to its rank."
     new = self._truncated(plan)
-    changed = {l.name: l.module for l in linears(self.model) if new.compression.plan[l.name] != getattr(l.module, 'rank', None)}
+    changed = {l.name: l.module for l in linears(self.model) if new.compression.plan[l.name] != l.rank}
     warn_break_even({n: new.compression.plan[n] for n in changed}, self.shapes)
     warn_shared(self.model, changed.values())
     return new
@@ -228,7 +217,7 @@ def smallest_plan(
 )->RankPlan: # Name -> rank, or None for dense
     "Find the plan of the smallest budget that is predicted to raise the loss by at most `max_loss_increase`."
     check_positive(max_loss_increase, 'max_loss_increase')
-    asked = dict(cost=_cost_of(cost, decomposed.model), fixed_ranks=_pinned(decomposed.model, fixed_ranks), multiple_of=multiple_of)
+    asked = dict(cost=_cost_of(cost, decomposed.model), fixed_ranks=expand_fixed_ranks(decomposed.model, fixed_ranks), multiple_of=multiple_of)
     fits = lambda plan: plan.error*decomposed._scale <= max_loss_increase
     lo, hi, best = smallest_budget(decomposed.shapes, **asked), 1., decomposed.plan(1., allocator, **asked)
     if fits(plan := decomposed.plan(lo, allocator, **asked)): return plan
@@ -276,12 +265,12 @@ def _steps_for(steps, budget, data, method):
     if steps > 1 and ready: raise ValueError(f"{steps} steps calibrate the model before each: pass the batches, not a {type(data).__name__}")
     return steps
 
-# %% ../../nbs/rank/compress.ipynb #7e8a10ad
+# %% ../../nbs/rank/compress.ipynb #036d8a73
 def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     "Check that some plan can meet the budget; return the arguments of `Decomposed.plan`, with latencies measured."
     get_allocator(allocator)
-    shapes = {l.name: (l.module.out_features, l.module.in_features) for l in linears(model)}
-    asked = dict(cost=_cost_of(cost, model), fixed_ranks=_pinned(model, fixed_ranks), multiple_of=multiple_of)
+    shapes = {l.name: l.shape for l in linears(model)}
+    asked = dict(cost=_cost_of(cost, model), fixed_ranks=expand_fixed_ranks(model, fixed_ranks), multiple_of=multiple_of)
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
@@ -327,7 +316,7 @@ def _embedding_rank(enc, fraction):
         raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the fraction must be at least {(v + h)/(v*h):.4f}")
     return int(fraction*break_even(v, h))
 
-# %% ../../nbs/rank/compress.ipynb #3d2a3b16
+# %% ../../nbs/rank/compress.ipynb #2cb2cc5d
 def _word_calibration(model, data, n_samples, progress):
     "Get a `Calibration` with the same word embedding as `model`, None without data."
     cal = getattr(data, 'calibration', data)
@@ -347,7 +336,7 @@ def _truncate_embedding(old, rank, words):
     if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
     return LowRankEmbedding.from_factors(u[:, :rank]*s[:rank]/p, r[:rank].T, old), s[rank:].square().sum().item()
 
-# %% ../../nbs/rank/compress.ipynb #279be1a8
+# %% ../../nbs/rank/compress.ipynb #0c6426e2
 @torch.inference_mode(False)
 def compress_embedding(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
@@ -371,9 +360,9 @@ def compress_embedding(
     new.compression = done
     return new
 
-# %% ../../nbs/rank/compress.ipynb #c6a86656
+# %% ../../nbs/rank/compress.ipynb #b5c3444a
 def _record_of(model):
     "Describe a model that nothing was done to."
     layers = linears(model)
-    shapes = {l.name: (l.module.out_features, l.module.in_features) for l in layers}
-    return Compression(RankPlan({l.name: getattr(l.module, 'rank', None) for l in layers}, shapes), encoder_params(model))
+    shapes = {l.name: l.shape for l in layers}
+    return Compression(RankPlan({l.name: l.rank for l in layers}, shapes), encoder_params(model))
