@@ -23,7 +23,8 @@ from transformers import BertForSequenceClassification
 from .data.text import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
-from .rank.allocate import allocate, measure_latency
+from .rank.allocate import allocate
+from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
 from .rank.decompose import factorise, get_decomposition
@@ -171,7 +172,7 @@ def _stages(model, batches, budget):
     "Name -> what takes time, and name -> its peer."
     cal = calibrate(model, batches, n_samples=None, progress=False)
     factors = _factor_all(model, 'kronecker', cal)
-    spectra, shapes = {n: f.s for n, f in factors.items()}, {l.name: tuple(l.module.weight.shape) for l in linears(model)}
+    spectra, shapes = {n: f.s for n, f in factors.items()}, {l.name: l.shape for l in linears(model)}
     plain, svd = 'forward and backward', 'torch.linalg.svd'
     run = {plain: partial(_forward_backward, model, batches),
            'calibrate, for kronecker': partial(calibrate, model, batches, n_samples=None, statistics=_needs('kronecker'), progress=False),
@@ -211,11 +212,11 @@ def _dense(model):
 def _thin(model, budget, multiple_of=1, cost='params'):
     "A copy with random factors of uniform rank in place of the linear layers, which keeps `budget` of their weights, or of their time."
     new = copy.deepcopy(model)
-    shapes = {l.name: tuple(l.module.weight.shape) for l in linears(new)}
+    shapes = {l.name: l.shape for l in linears(new)}
     cost = measure_latency(shapes.values()) if cost == 'latency' else cost
     plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple_of=multiple_of, cost=cost)
     for l in linears(new):
-        if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(l.module.in_features, l.module.out_features, plan[l.name]))
+        if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(*l.shape[::-1], plan[l.name]))
     return new.eval()
 
 def _int8(model):

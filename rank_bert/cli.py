@@ -119,7 +119,7 @@ def _classifier_folder(folder):
 def _load(folder):
     "The classifier in a folder."
     n = _classifier_folder(folder)
-    import rank_bert.rank.layers # so that transformers knows factorised folders
+    import rank_bert.rank # so that transformers knows factorised folders
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -338,7 +338,7 @@ def _load_any(folder):
     try: return _load(folder).model
     except ValueError as e:
         if 'holds no classifier' not in str(e): raise
-    import rank_bert.rank.layers
+    import rank_bert.rank
     from transformers import AutoModel
     return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
 
@@ -431,7 +431,7 @@ def compress(
     from rank_bert.data.glue import glue_source
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
-    from rank_bert.rank.layers import to_dense
+    from rank_bert.rank.plan import to_dense
     method = method or ('kronecker' if task else 'svd')
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps, progress=in_shell() and sys.stderr.isatty())
@@ -446,7 +446,7 @@ def compress(
     _say(str(done))
     for k in after or {}: _say(f'{k}: {before[k]:.4f} -> {after[k]:.4f}')
     _say(f'saved in {out}: {_bytes(out)/1e6:.2f} MB, was {size/1e6:.2f} MB')
-    if not dense: _say('transformers opens it after `import rank_bert.rank.layers`; --dense writes one that it opens alone')
+    if not dense: _say('transformers opens it after `import rank_bert.rank`; --dense writes one that it opens alone')
     return results
 
 # %% ../nbs/cli.ipynb #ce2f8716

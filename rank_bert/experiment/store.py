@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'COLUMNS', 'dense_run', 'short_names', 'settings_hash', 'run_words', 'folder_state', 'write_json',
-           'read_record', 'Store', 'differing', 'to_table', 'summarize']
+           'read_record', 'run_of', 'Store', 'differing', 'to_table', 'summarize']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, re, shutil, warnings
@@ -90,6 +90,13 @@ def read_record(
     if 'chance' in r: r['majority_baseline'] = r.pop('chance') # its name until 0.1.0
     return r
 
+# %% ../../nbs/experiment/store.ipynb #4e645da7
+def run_of(
+    record:dict, # From `read_record`
+)->Run:
+    "Make the `Run` that a record describes."
+    return Run(*(record[k] for k in Run._fields))
+
 # %% ../../nbs/experiment/store.ipynb #e2cf341b
 class Store:
     "The records, models and results of a sweep in one folder."
@@ -170,7 +177,7 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
     return [] if (self.folder/'.lock').is_file() or self.files() else found
 
 # %% ../../nbs/experiment/store.ipynb #e4ab0bb5
-_UNFINISHED = re.compile(r'\..+_[0-9a-f]{12}(\.[a-z0-9_]{8})+(\.json)?') # the names that `new_file` and `new_folder` use
+_UNFINISHED = re.compile(r'\..+_[0-9a-f]{12}(\.[a-z0-9_]{8})+(\.json)?') # as `new_file` and `new_folder` name them
 
 @patch
 def remove_unfinished(self:Store):
@@ -184,18 +191,21 @@ def remove_unfinished(self:Store):
 def lock(self:Store):
     "Hold the folder while a sweep works in it; raise `OSError` if another one does."
     if found := self.foreign_files():
-        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3])}{' ...' if len(found) > 3 else ''} and is not the folder of a sweep, "
-                              f"which writes results.csv, report.html, runs and models: choose a new or empty one, such as {self.folder/'sweep'}")
+        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the folder "
+                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or empty one, "
+                              f"such as {self.folder/'sweep'}")
     self.folder.mkdir(parents=True, exist_ok=True)
     try: held = FileLock(self.folder/'.lock').acquire(timeout=0)
-    except Timeout: raise OSError(f'another sweep is running in {self.folder}: wait for it, or choose another folder') from None
+    except Timeout:
+        raise OSError(f'another sweep is running in {self.folder}: wait for it, or choose another folder') from None
     with held:
         self.remove_unfinished()
         yield
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
 COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params '
-           'flops_per_token latency_ms latency_batch latency_length metric score majority_baseline metrics seconds lr error run').split()
+           'flops_per_token latency_ms latency_batch latency_length metric score majority_baseline metrics seconds '
+           'lr error run').split()
 
 def _table_order(r):
     "Sort key of a record."
@@ -227,6 +237,6 @@ def summarize(
     r, key = results[results.status == 'done'], ['task', 'model', 'seed']
     dense = r[r.method == 'dense'].set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
     ref = lambda c: dense[c].to_numpy(dtype=float)
-    r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), flops=r.flops_per_token/ref('flops_per_token'),
-                 speedup=ref('latency_ms')/r.latency_ms)
+    r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), speedup=ref('latency_ms')/r.latency_ms,
+                 flops=r.flops_per_token/ref('flops_per_token'))
     return r.groupby(_GROUP, sort=False).agg(**_SUMMARY).reset_index()

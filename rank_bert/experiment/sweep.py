@@ -26,15 +26,17 @@ from tqdm.auto import tqdm
 from .. import __version__
 from ..checks import check_count, check_fraction, check_name, check_positive
 from ..data.glue import glue_source, glue_task, task_folder
-from .store import Run, Store, dense_run, differing, folder_state, run_words, settings_hash, short_names, to_table, write_json
+from .store import (Run, Store, dense_run, differing, folder_state, read_record, run_of, run_words,
+                                        settings_hash, short_names, to_table, write_json)
 from ..io import check_new, new_file, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating, is_model_folder
-from ..rank.allocate import ALLOCATORS, RankPlan
+from ..rank.allocate import ALLOCATORS
 from ..rank.calibrate import calibrate
 from ..rank.compress import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.layers import break_even
+from ..rank.plan import RankPlan
 from ..train.learner import glue_learner, score
 
 # %% ../../nbs/experiment/sweep.ipynb #70fa03b9
@@ -66,9 +68,8 @@ def rank_map(
     model, # A model, or anything that contains one
 )->list: # For each linear layer a dict: layer, role, rank (None if dense), full rank, break-even rank
     "List the rank of every linear layer of an encoder."
-    shape = lambda m: (m.out_features, m.in_features)
-    return [dict(layer=o.layer, role=o.role, rank=getattr(o.module, 'rank', None), full=min(shape(o.module)),
-                 break_even=break_even(*shape(o.module))) for o in linears(model)]
+    return [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape),
+                 break_even=break_even(*o.shape)) for o in linears(model)]
 
 # %% ../../nbs/experiment/sweep.ipynb #85e252dd
 def kept_fraction(
@@ -76,8 +77,7 @@ def kept_fraction(
 )->float: # In (0, 1], more where a rank is above break-even
     "Measure which fraction of the weights of its dense linear layers a model has."
     layers = linears(model)
-    return RankPlan({o.name: getattr(o.module, 'rank', None) for o in layers},
-                    {o.name: (o.module.out_features, o.module.in_features) for o in layers}).kept
+    return RankPlan({o.name: o.rank for o in layers}, {o.name: o.shape for o in layers}).kept
 
 # %% ../../nbs/experiment/sweep.ipynb #98e0ab55
 @dataclass
@@ -92,13 +92,17 @@ class Tuning:
     max_length:int = 128 # Longest input in tokens
 
     def __post_init__(self):
-        check_count(self.n_train, 'n_train', none=True); check_count(self.epochs, 'epochs', least=0)
-        check_positive(self.lr, 'lr', none=True); check_count(self.bs, 'bs'); check_count(self.max_length, 'max_length', least=2)
+        check_count(self.n_train, 'n_train', none=True)
+        check_count(self.epochs, 'epochs', least=0)
+        check_positive(self.lr, 'lr', none=True)
+        check_count(self.bs, 'bs')
+        check_count(self.max_length, 'max_length', least=2)
 
 # %% ../../nbs/experiment/sweep.ipynb #93c31e1e
 def _several(values, name, check):
     "Check one value or several, and drop repetitions."
-    res = tuple(dict.fromkeys(check(o) for o in (values if isinstance(values, (list, tuple, set, range, np.ndarray)) else [values])))
+    values = values if isinstance(values, (list, tuple, set, range, np.ndarray)) else [values]
+    res = tuple(dict.fromkeys(map(check, values)))
     if not res: raise ValueError(f'{name} is empty: give at least one')
     return res
 
@@ -114,7 +118,7 @@ class Sweep:
         seeds:int|tuple=(42,), # One fine-tuning for each
         allocators:str|tuple=('uniform',), # Keys of `ALLOCATORS`
         source:str=None, # 'sample', a folder, or None for $RANK_BERT_GLUE, else the hub
-        folder:str|Path='rank_bert_sweep', # Where runs, models and results go: a new or empty folder, or that of an earlier sweep
+        folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         n_calibration:int=1024, # Training texts to calibrate on, for the methods that need data
         steps:int=1, # Compress in this many steps, and calibrate before each
         latency_batch:int=32, # Texts in a batch when we measure latency
@@ -128,7 +132,9 @@ class Sweep:
         self.allocators = _several(allocators, 'allocators', partial(check_name, name='allocator', names=ALLOCATORS))
         self.budgets = _several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         self.seeds = _several(seeds, 'seeds', partial(check_count, name='seed', least=0))
-        for k in 'n_calibration steps latency_batch latency_length'.split(): setattr(self, k, check_count(locals()[k], k))
+        self.n_calibration, self.steps = check_count(n_calibration, 'n_calibration'), check_count(steps, 'steps')
+        self.latency_batch = check_count(latency_batch, 'latency_batch')
+        self.latency_length = check_count(latency_length, 'latency_length')
         self._find_files()
 
 # %% ../../nbs/experiment/sweep.ipynb #255a2a7e
@@ -150,7 +156,8 @@ def _data_folder(self:Sweep, task):
 def grid(self:Sweep)->list: # `Run`s
     "List all runs."
     compressed = list(itertools.product(self.methods, self.allocators, self.budgets))
-    return [run for o in itertools.product(self.tasks, self.models, self.seeds) for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
+    return [run for o in itertools.product(self.tasks, self.models, self.seeds)
+            for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
 
 # %% ../../nbs/experiment/sweep.ipynb #2e1c8198
 @patch
@@ -161,8 +168,9 @@ def tuning_settings(self:Sweep,
     data, tuning = self._data_folder(run.task), asdict(self.tuning)
     tokenizer = str(tuning.pop('tokenizer') or '')
     state = dict(model=folder_state(run.model), tokenizer=folder_state(tokenizer), source=data and folder_state(data))
-    return dict(task=run.task, model=run.model, seed=run.seed, source=str(glue_source(self.source)) if data else str(self.source or 'hub'),
-                tokenizer=tokenizer, **tuning, files=settings_hash(state))
+    source = str(glue_source(self.source) if data else self.source or 'hub')
+    return dict(task=run.task, model=run.model, seed=run.seed, source=source, tokenizer=tokenizer, **tuning,
+                files=settings_hash(state))
 
 # %% ../../nbs/experiment/sweep.ipynb #8df6a37f
 def needs_data(
@@ -177,8 +185,8 @@ def settings(self:Sweep,
     run:Run,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
-    data = {}
-    if needs_data(run.method): data = dict(n_calibration=self.n_calibration) | (dict(steps=self.steps) if self.steps > 1 else {})
+    data = dict(n_calibration=self.n_calibration, steps=self.steps) if needs_data(run.method) else {}
+    if data and self.steps == 1: del data['steps'] # the first records had no steps
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
 
@@ -221,7 +229,8 @@ def _is_whole(folder):
 def _learner(self:Sweep, run, model, **kwargs):
     "Make a learner of `model` for the data of `run`."
     t = self.tuning
-    return glue_learner(run.task, model, source=self.source, n_train=t.n_train, bs=t.bs, max_length=t.max_length, seed=run.seed, **kwargs)
+    return glue_learner(run.task, model, source=self.source, n_train=t.n_train, bs=t.bs, max_length=t.max_length,
+                        seed=run.seed, **kwargs)
 
 # %% ../../nbs/experiment/sweep.ipynb #a8358e1b
 @patch
@@ -242,7 +251,8 @@ def tune(self:Sweep,
         if t.epochs: learn.fit_one_cycle(t.epochs, lr, cbs=Callback(after_epoch=lambda cb: tick()))
     with new_folder(folder) as tmp:
         learn.save_pretrained(tmp)
-        write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start, settings=self.tuning_settings(run)))
+        write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start,
+                                           settings=self.tuning_settings(run)))
     return folder
 
 # %% ../../nbs/experiment/sweep.ipynb #2f9af2f3
@@ -260,10 +270,12 @@ def majority_baseline(
 def _measure(self:Sweep, learn):
     "Measure score, size, speed and ranks of one model."
     metrics, hf = learn.evaluate(), learn.hf_model
-    metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # of the first validation set, if there are two
+    metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     size = encoder_params(hf)
-    return dict(kept=kept_fraction(hf), encoder_params=size['linear'], total_params=size['total'], flops_per_token=flops_per_token(hf, self.latency_length),
-                latency_ms=latency(hf, self.latency_batch, self.latency_length), metric=metric, score=metrics[metric], metrics=metrics, map=rank_map(hf))
+    return dict(kept=kept_fraction(hf), encoder_params=size['linear'], total_params=size['total'],
+                flops_per_token=flops_per_token(hf, self.latency_length),
+                latency_ms=latency(hf, self.latency_batch, self.latency_length),
+                metric=metric, score=metrics[metric], metrics=metrics, map=rank_map(hf))
 
 # %% ../../nbs/experiment/sweep.ipynb #95c5dad4
 class _Compressor:
@@ -271,21 +283,24 @@ class _Compressor:
     def __init__(self, learn, seed, n_samples, steps): store_attr(); self.calibration, self.last = None, None
 
     def _data(self, method):
-        "The calibration that all runs share, or batches where each step needs its own; None for a method that needs no data."
+        "The calibration that all runs share, or batches if each step calibrates; None for a method that needs no data."
         if not needs_data(method): return None
         if self.calibration is None or self.steps > 1: set_seed(self.seed)
         if self.steps > 1: return self.learn.dls.train.new()
         if self.calibration is None:
-            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples, seed=self.seed, progress=False)
+            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples, seed=self.seed,
+                                         progress=False)
         return self.calibration
 
     def __call__(self, run):
         "Make a learner of the model that `run` asks for."
         steps, data = self.steps if needs_data(run.method) else 1, self._data(run.method)
         if steps == 1:
-            if self.last is None or self.last.method != run.method: self.last = Decomposed(self.learn.model, run.method, data, progress=False)
+            if self.last is None or self.last.method != run.method:
+                self.last = Decomposed(self.learn.model, run.method, data, progress=False)
             data = self.last
-        return self.learn.compress(run.budget, data, method=run.method, allocator=run.allocator, steps=steps, n_samples=self.n_samples, progress=False)
+        return self.learn.compress(run.budget, data, method=run.method, allocator=run.allocator, steps=steps,
+                                   n_samples=self.n_samples, progress=False)
 
 # %% ../../nbs/experiment/sweep.ipynb #512be5df
 _LIBRARIES = ('torch', 'transformers', 'fastai', 'datasets')
@@ -303,12 +318,13 @@ def _result(self:Sweep, run, compressor, tuning):
     res = self._measure(compressor.learn if dense else compressor(run))
     if dense: res['majority_baseline'] = majority_baseline(compressor.learn)
     seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
-    return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res, seconds=seconds, **_machine(compressor.learn))
+    return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
+                seconds=seconds, **_machine(compressor.learn))
 
 # %% ../../nbs/experiment/sweep.ipynb #77280f87
 def _failure(run, e, when=''):
     "The record of a run that failed."
-    return dict(status='failed', **run._asdict(), error=(when + f"{type(e).__name__}: {' '.join(str(e).split())}"[:500]))
+    return dict(status='failed', **run._asdict(), error=when + f"{type(e).__name__}: {' '.join(str(e).split())}"[:500])
 
 # %% ../../nbs/experiment/sweep.ipynb #fc1219f4
 @patch
@@ -345,7 +361,7 @@ def pending(self:Sweep)->list: # `Run`s
 def records(self:Sweep)->dict: # File name -> record
     "Read the records of all runs in the folder with the settings of this sweep."
     found = {f.name: r for f in self.store.files() if (r := read_record(f))}
-    return {f: r for f, r in found.items() if f == self.run_file(Run(*(r[k] for k in Run._fields))).name}
+    return {f: r for f, r in found.items() if f == self.run_file(run_of(r)).name}
 
 @patch
 def results(self:Sweep)->pd.DataFrame: # One row a run
@@ -365,8 +381,9 @@ def _write_csv(self:Sweep):
 def _log_line(self:Sweep, run, res):
     "Describe the outcome of a run in a line."
     task, _, *words = run_words(run)
-    how = f"FAILED, {res['error']}" if res['status'] == 'failed' else f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}"
-    return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {how}"
+    done = res['status'] == 'done'
+    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}" if done else f"FAILED, {res['error']}"
+    return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
 
 # %% ../../nbs/experiment/sweep.ipynb #0eec730a
 @patch
@@ -400,5 +417,6 @@ def run(self:Sweep,
 def _warn_left_out(self:Sweep, res):
     "Warn of finished runs that the table does not have."
     left = self.store.left_out(res.run)
-    keys = {k for r in left.values() for k in differing(r['settings'], self.settings(Run(*(r[o] for o in Run._fields))))}
-    if left: warnings.warn(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings ({', '.join(sorted(keys))}), so results.csv leaves them out")
+    keys = {k for r in left.values() for k in differing(r['settings'], self.settings(run_of(r)))}
+    if left: warnings.warn(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings "
+                           f"({', '.join(sorted(keys))}), so results.csv leaves them out")

@@ -314,7 +314,7 @@ def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Map name -> [out, in, checksum of its parameters]
     "Compute what tells the linear layers of one model from those of another."
-    return {l.name: [l.module.out_features, l.module.in_features, _crc(l.module.parameters())] for l in linears(model)}
+    return {l.name: [*l.shape, _crc(l.module.parameters())] for l in linears(model)}
 
 def rest_fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -401,7 +401,7 @@ def _run(model, batches, n_samples, fisher, want, seed, progress):
     def see(l, x, y):
         nonlocal last
         if not (keep.is_text(x) or positions): raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(keep.mask.shape)}")
-        if l.name not in sums: sums[l.name] = _Sums(l.name, (l.module.out_features, l.module.in_features), want, dev, last[1] if last and last[0] is x and not positions else None)
+        if l.name not in sums: sums[l.name] = _Sums(l.name, l.shape, want, dev, last[1] if last and last[0] is x and not positions else None)
         s = sums[l.name]
         if s.owns: last = x, s
         s.forward(x.detach(), keep)

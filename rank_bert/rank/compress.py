@@ -16,11 +16,13 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..models.anatomy import encoder_of, linears, linear_uses, open_linears, parameter_parts
-from .metrics import finite_weights, weight_of
-from .layers import LowRankEmbedding, LowRankLinear, break_even, record_plan, refuse_adapters, replace, warn_break_even, warn_shared
+from .metrics import finite_weights
+from .layers import LowRankEmbedding, LowRankLinear, break_even, refuse_adapters, replace, warn_shared
 from .calibrate import Calibration, calibrate, check_batches, fingerprint, predictions, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
-from .allocate import RankPlan, allocate, check_budget, check_least, check_fixed_ranks, get_allocator, get_cost, measure_latency, smallest_budget
+from .plan import RankPlan, record_plan, warn_break_even
+from .allocate import allocate, check_budget, check_least, check_fixed_ranks, get_allocator, get_cost, smallest_budget
+from .latency import measure_latency
 from .linalg import damped_root, gram_svd
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
@@ -39,7 +41,7 @@ def flops_per_token(
     "Count the operations of the encoder's linear layers and attention for one token."
     times, scored = linear_uses(model), dict(query=1, value=1, query_key_value=2/3)
     size = lambda l: sum(p.numel() for n, p in l.module.named_parameters() if n.endswith('weight'))
-    return round(sum(2*times[l.name]*(size(l)+length*scored.get(l.role, 0)*l.module.out_features) for l in linears(model)))
+    return round(sum(2*times[l.name]*(size(l)+length*scored.get(l.role, 0)*l.shape[0]) for l in linears(model)))
 
 # %% ../../nbs/rank/compress.ipynb #1cff20d6
 @dataclass
@@ -135,8 +137,8 @@ def check(self:Decomposed,
 def _cost_of(cost, maps):
     "The cost function of a budget."
     if cost != 'latency': return get_cost(cost)
-    w = weight_of(maps[0].module)
-    return measure_latency([(l.module.out_features, l.module.in_features) for l in maps], device=w.device, dtype=w.dtype)
+    w = maps[0].weight
+    return measure_latency([l.shape for l in maps], device=w.device, dtype=w.dtype)
 
 def _pinned(maps, fixed_ranks):
     "Expand roles and layer numbers into names; what comes later in `fixed_ranks` wins."
@@ -199,7 +201,7 @@ def cut(self:Decomposed,
     plan:dict, # Name -> rank or None; None for maps that it leaves out
 )->tuple: # New model, and its `RankPlan`: what each map now has
     "Make a copy of the model in which every linear layer is cut at its rank."
-    had = {l.name: getattr(l.module, 'rank', None) for l in linears(self.model)}
+    had = {l.name: l.rank for l in linears(self.model)}
     new, has = self._cut(plan)
     changed = {n:r for n, r in has.items() if r != had[n]}
     warn_break_even(changed, self.shapes)
@@ -215,7 +217,7 @@ def _cut(self:Decomposed, plan):
         new = copy.deepcopy(self.model)
         with open_linears(new):
             for l in linears(new):
-                r, now = ranks[l.name], getattr(l.module, 'rank', None)
+                r, now = ranks[l.name], l.rank
                 if r is None or (now is not None and now <= r): ranks[l.name] = now
                 else: replace(encoder_of(new), l.module, truncate_factors(self.factors[l.name], r, l.module, stats and stats[l.name], self.f.mean))
     record_plan(new)
@@ -292,7 +294,7 @@ def _check_call(budget, max_loss_increase, method, allocator, cost, measure):
 def _feasible(model, budget, whole, cost, fixed_ranks, multiple_of):
     "The cost function, with which some plan can meet the budget."
     maps = linears(model)
-    price, shapes = _cost_of(cost, maps), {l.name: (l.module.out_features, l.module.in_features) for l in maps}
+    price, shapes = _cost_of(cost, maps), {l.name: l.shape for l in maps}
     least = smallest_budget(shapes, price, _pinned(maps, fixed_ranks), multiple_of)
     check_least(1. if budget is None else budget, least if budget is None else whole*least)
     return price

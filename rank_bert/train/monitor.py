@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ..io import new_file
-from ..models.anatomy import MORE_ROLES, ROLES, encoder_of, family_of, linears
+from ..models.anatomy import MORE_ROLES, ROLES, attentions, encoder_of, family_of, linears
 from ..rank.calibrate import TextTokens
 from ..rank.heads import head_matrices
-from ..rank.layers import LowRankLinear, attentions
+from ..rank.layers import LowRankLinear
 from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual, weight_of
 from .learner import FitCallback
 
@@ -296,7 +296,7 @@ def _head_sizes(model, maps):
     try: sizes = {id(m): a.size for a in attentions(enc) for m in (a.query, a.key, a.value)}
     except ValueError: sizes = {}
     usual = getattr(enc.config, 'num_attention_heads', 1)
-    return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in maps if l.role in ('query', 'key', 'value')}
+    return {l.name: sizes.get(id(l.module), l.shape[0]//usual) for l in maps if l.role in ('query', 'key', 'value')}
 
 # %% ../../nbs/train/monitor.ipynb #d5d6a3c6
 @patch
@@ -447,7 +447,7 @@ def _with_heads(what, maps, sums, sizes):
         if l.name not in sums: continue
         yield (what, l.name, l.layer, l.role, None), sums[l.name]
         size = sizes.get(l.name)
-        for h in range(l.module.out_features//size if size else 0): yield (what, l.name, l.layer, l.role, h), _rows(sums[l.name], slice(h*size, (h+1)*size))
+        for h in range(l.shape[0]//size if size else 0): yield (what, l.name, l.layer, l.role, h), _rows(sums[l.name], slice(h*size, (h+1)*size))
 
 @patch
 def _measured(self:RankMonitor, keyed, norm=lambda key: 0.):

@@ -30,7 +30,7 @@ from ..data.corpus import (MaskedDL, check_layout, check_probability, corpus_tok
 from ..io import check_new, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, bert_config, count_parameters, evaluating, get_tokenizer, quiet_transformers
-from ..rank.layers import apply_plan
+from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
 
 # %% ../../nbs/train/pretrain.ipynb #39928861
@@ -102,8 +102,8 @@ def uniform_ranks(
     "Make a rank plan that treats all linear layers of an encoder alike."
     if isinstance(rank, bool) or not isinstance(rank, (int, float)) or rank <= 0 or (isinstance(rank, float) and rank >= 1):
         raise ValueError(f'rank is {rank!r}, which is neither a positive whole number nor a fraction between 0 and 1')
-    of = lambda m: rank if isinstance(rank, int) else max(1, int(rank*m.in_features*m.out_features/(m.in_features + m.out_features)))
-    return {o.name: of(o.module) for o in linears(model)}
+    of = lambda m, n: rank if isinstance(rank, int) else max(1, int(rank*n*m/(m+n)))
+    return {o.name: of(*o.shape) for o in linears(model)}
 
 # %% ../../nbs/train/pretrain.ipynb #565b7d88
 def _new_model(model, tokenizer, next_sentence, **overrides):
