@@ -90,7 +90,7 @@ def read_record(
     if 'chance' in r: r['majority_baseline'] = r.pop('chance') # its name until 0.1.0
     return r
 
-# %% ../../nbs/experiment/store.ipynb #4e645da7
+# %% ../../nbs/experiment/store.ipynb #60a2c86c
 def run_of(
     record:dict, # From `read_record`
 )->Run:
@@ -174,7 +174,8 @@ def differing(
 def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
     "List what is in the folder if it is neither empty nor the folder of a sweep."
     found = sorted(o.name for o in self.folder.glob('[!.]*')) if self.folder.is_dir() else []
-    return [] if (self.folder/'.lock').is_file() or self.files() else found
+    ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
+    return [] if ours else found
 
 # %% ../../nbs/experiment/store.ipynb #e4ab0bb5
 _UNFINISHED = re.compile(r'\..+_[0-9a-f]{12}(\.[a-z0-9_]{8})+(\.json)?') # as `new_file` and `new_folder` name them
