@@ -24,7 +24,9 @@ from .rank.allocate import *
 from .rank.latency import *
 from .rank.compress import *
 from .rank.heads import *
+from .train.scores import *
 from .train.learner import *
+from .train.glue_learner import *
 from .train.distill import *
 from .train.pretrain import *
 from .train.monitor import *

@@ -29,7 +29,7 @@ from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
 from .rank.decompose import factorise, get_decomposition
 from .rank.layers import LowRankLinear, replace
-from .train.learner import glue_learner
+from .train.glue_learner import glue_learner
 
 # %% ../nbs/bench.ipynb #84616ba9
 def take_turns(

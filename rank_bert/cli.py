@@ -203,9 +203,9 @@ def finetune(
     _positive(epochs=epochs, n_train=n_train, bs=bs, max_length=max_length); _check_lr(lr); _check_seed(seed)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
     from rank_bert.data.glue import glue_source
-    from rank_bert.experiment.sweep import default_epochs, default_lr
+    from rank_bert.train.learner import default_epochs, default_lr
     from rank_bert.io import new_folder
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     start = time.perf_counter()
     learn = glue_learner(task, model, source=source, pretrained=wanted, tokenizer=tokenizer, bs=bs, n_train=n_train, max_length=max_length, seed=seed, bf16=bf16)
     origin, lr, epochs = learn.hf_model.weights_from, lr or default_lr(learn.model), epochs or default_epochs(learn)
@@ -248,7 +248,7 @@ def evaluate(
     _positive(bs=bs, max_length=max_length)
     name = _task_of(folder, task)
     from rank_bert.io import json_text
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     res = glue_learner(name, folder, source=source, tokenizer=_tokenizer(folder, tokenizer), bs=bs, n_train=bs, max_length=max_length).evaluate()
     _say(json_text(res) if json else '\n'.join(_scores(res)))
     return res
@@ -386,7 +386,7 @@ def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*')
 def _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after."
     from fastai.torch_core import set_seed
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     learn = glue_learner(_task_of(folder, task), folder, source=source, tokenizer=_tokenizer(folder, tokenizer), n_train=n_train, max_length=max_length, seed=seed)
     set_seed(seed)
     small = learn.compress(n_samples=n_train, **how)
