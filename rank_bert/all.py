@@ -41,6 +41,7 @@ from .train.galore import *
 from .train.resume import *
 from .train.adapters import *
 from .train.intrinsic import *
+from .experiment.store import *
 from .experiment.sweep import *
 from .experiment.report import *
 
