@@ -27,6 +27,8 @@ from .rank.heads import *
 from .train.scores import *
 from .train.learner import *
 from .train.glue_learner import *
+from .train.student import *
+from .train.distill_losses import *
 from .train.distill import *
 from .train.pretrain import *
 from .train.monitor import *
