@@ -113,7 +113,8 @@ def check_finite(
 ):
     "Raise `ValueError` if a weight has NaN or infinite entries."
     if not torch.isfinite(w).all():
-        raise ValueError(f"{name} has {int((~torch.isfinite(w)).sum())} NaN or infinite weights: check the training run")
+        bad = int((~torch.isfinite(w)).sum())
+        raise ValueError(f"{name} has {bad} NaN or infinite weights: check the training run")
 
 # %% ../../nbs/rank/layers.ipynb #fc46dcc1
 def take_over(
@@ -135,7 +136,8 @@ def from_linear(cls:LowRankLinear,
     w = linear.weight
     check_count(rank, 'rank', most=min(w.shape))
     check_finite(w)
-    return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like=getattr(linear, 'up', linear).weight), linear)
+    like = getattr(linear, 'up', linear).weight
+    return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like), linear)
 
 # %% ../../nbs/rank/layers.ipynb #aeef62ba
 @patch
@@ -199,7 +201,8 @@ def from_embedding(cls:LowRankEmbedding,
 @patch
 def to_dense(self:LowRankEmbedding)->nn.Embedding: # Looks up the same vectors
     "Multiply the factors into a dense embedding."
-    return nn.Embedding.from_pretrained(self.weight.detach(), not self.up.weight.requires_grad, self.padding_idx).train(self.training)
+    frozen = not self.up.weight.requires_grad
+    return nn.Embedding.from_pretrained(self.weight.detach(), frozen, self.padding_idx).train(self.training)
 
 # %% ../../nbs/rank/layers.ipynb #2c33c734
 def layer_shape(

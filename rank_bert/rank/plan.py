@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from transformers import PretrainedConfig, PreTrainedModel
 from ..checks import check_count, check_positive
 from ..models.anatomy import encoder_of, heads_of, is_linear, linears, open_linears
-from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost, replace,
-    warn_shared)
+from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
+    replace, warn_shared)
 
 # %% ../../nbs/rank/plan.ipynb #00plan06
 def check_ranks(
@@ -27,7 +27,8 @@ def check_ranks(
 )->dict: # `ranks`
     "Raise `ValueError` unless `ranks` is a dict."
     if isinstance(ranks, Mapping): return ranks
-    raise ValueError(f"{name} must be a dict of module name -> rank, or None for dense, got {type(ranks).__name__} {ranks!r}")
+    got = f'{type(ranks).__name__} {ranks!r}'
+    raise ValueError(f"{name} must be a dict of module name -> rank, or None for dense, got {got}")
 
 # %% ../../nbs/rank/plan.ipynb #9ec849df
 class RankPlan(dict):
@@ -40,7 +41,8 @@ class RankPlan(dict):
     ):
         if odd := [n for n in check_ranks(ranks) if n not in shapes]:
             raise ValueError(f"the rank plan names {odd[0]!r}, which is none of the {len(shapes)} layers")
-        super().__init__({n: check_count(r, f'the rank of {n}', most=min(shapes[n]), none=True) for n, r in ranks.items()})
+        super().__init__({n: check_count(r, f'the rank of {n}', most=min(shapes[n]), none=True)
+            for n, r in ranks.items()})
         self.shapes, self.error, self.gap = {n: tuple(int(o) for o in shapes[n]) for n in ranks}, error, gap
         self.dense_weights = sum(m*n for m, n in self.shapes.values())
         self.weights = sum(rank_cost(r, *self.shapes[n]) for n, r in self.items())
@@ -89,8 +91,8 @@ def plot(self:RankPlan,
         ax.text(j, i, label, ha='center', va='center', fontsize='small', color=color)
     im = ax.imshow(kept, vmin=0, vmax=1, aspect='auto', cmap='viridis')
     ax.figure.colorbar(im, ax=ax, label='fraction kept')
-    ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', xticks=range(len(parts)), title=f'{self.kept:.1%} kept')
-    ax.set_xticklabels([p.replace('.', '\n') for p in parts], fontsize='small')
+    ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', title=f'{self.kept:.1%} kept')
+    ax.set_xticks(range(len(parts)), [p.replace('.', '\n') for p in parts], fontsize='small')
     return ax
 
 # %% ../../nbs/rank/plan.ipynb #329e2baa
@@ -110,7 +112,8 @@ def from_json(cls:RankPlan,
     if not isinstance(shapes, dict) or not all(isinstance(s, list) and len(s) == 2 for s in shapes.values()):
         raise ValueError("not a rank plan: expected an object with 'ranks', and 'shapes' of two numbers each")
     shapes = {n: tuple(check_count(o, f'the shape of {n}') for o in s) for n, s in shapes.items()}
-    return cls(d.get('ranks'), shapes, *(check_positive(d.get(k), f'the {k} of a rank plan', zero=True, none=True) for k in ('error', 'gap')))
+    extra = {k: check_positive(d.get(k), f'the {k} of a rank plan', zero=True, none=True) for k in ('error', 'gap')}
+    return cls(d.get('ranks'), shapes, **extra)
 
 # %% ../../nbs/rank/plan.ipynb #25c3c2c5
 @patch
@@ -129,8 +132,10 @@ def warn_break_even(
     "Warn of ranks at which factors are no smaller than the matrix."
     ranks = {n: r for n, r in plan.items() if r is not None}
     past = [n for n, r in ranks.items() if r >= break_even(*shapes[n])]
-    if past: warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, so those layers do not get smaller: "
-        f"{past[0]} has rank {ranks[past[0]]} >= {break_even(*shapes[past[0]]):.1f}", stacklevel=3)
+    if not past: return
+    first = f"{past[0]} has rank {ranks[past[0]]} >= {break_even(*shapes[past[0]]):.1f}"
+    warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, so those layers do not get smaller: {first}",
+        stacklevel=3)
 
 # %% ../../nbs/rank/plan.ipynb #9aa13f43
 def _find_name(enc, name):
@@ -162,13 +167,14 @@ def check_plan(
     with open_linears(enc): modules = {n: enc.get_submodule(n) for n in names}
     for n, m in modules.items():
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
-            raise ValueError(f"the rank plan names {names[n]!r}, a {type(m).__name__}: only linear layers and word embeddings can be factorised")
+            raise ValueError(f"the rank plan names {names[n]!r}, a {type(m).__name__}: "
+                "only linear layers and word embeddings can be factorised")
     return RankPlan({n: plan[k] for n, k in names.items()}, {n: layer_shape(m) for n, m in modules.items()})
 
 # %% ../../nbs/rank/plan.ipynb #00plan12
 def expand_fixed_ranks(
     model:nn.Module, # A transformers model, or any module that contains one
-    fixed_ranks:dict=None, # Role, layer number, or name with or without the prefix of the base model -> rank, or None for dense
+    fixed_ranks:dict=None, # Role, layer number, or name (with or without prefix) -> rank, or None for dense
 )->RankPlan: # Full name -> rank, for the layers that are fixed
     "Expand roles and layer numbers into names."
     enc, layers, ranks = encoder_of(model), linears(model), {}
@@ -200,11 +206,12 @@ def _own_config(enc):
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
-    "Write the rank plan and the changed attention heads of a model into its config, or remove them where there are none."
+    "Write the rank plan and the changed attention heads of a model into its config."
     enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
     _own_config(enc)
+    record = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
-        if plan or heads: cfg.quantization_config = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
+        if plan or heads: cfg.quantization_config = dict(record)
         elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
     return plan
 
@@ -230,7 +237,8 @@ def apply_plan(
         warn_shared(enc, found.values())
         warn_break_even(plan, plan.shapes)
         for n, m in found.items():
-            replace(enc, m, LowRankLinear.from_linear(m, plan[n]) if is_linear(m) else LowRankEmbedding.from_embedding(m, plan[n]))
+            thin = LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
+            replace(enc, m, thin(m, plan[n]))
     record_plan(enc)
     return model
 
@@ -241,6 +249,7 @@ def to_dense(
     "Multiply out the factorised layers of a copy of `model`."
     model = copy.deepcopy(model)
     with open_linears(model):
-        for m in [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]: replace(model, m, m.to_dense())
+        for m in [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]:
+            replace(model, m, m.to_dense())
     record_plan(model)
     return model
