@@ -134,8 +134,8 @@ def warn_break_even(
     past = [n for n, r in ranks.items() if r >= break_even(*shapes[n])]
     if not past: return
     first = f"{past[0]} has rank {ranks[past[0]]} >= {break_even(*shapes[past[0]]):.1f}"
-    warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, so those layers do not get smaller: {first}",
-        stacklevel=3)
+    warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, "
+        f"so those layers do not get smaller: {first}", stacklevel=3)
 
 # %% ../../nbs/rank/plan.ipynb #9aa13f43
 def _find_name(enc, name):
