@@ -119,7 +119,7 @@ def _classifier_folder(folder):
 def _load(folder):
     "The classifier in a folder."
     n = _classifier_folder(folder)
-    import rank_bert.rank.layers # so that transformers knows factorised folders
+    import rank_bert.rank # so that transformers knows factorised folders
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -170,14 +170,14 @@ def _scores(metrics): return [f'{k}: {v:.4f}' for k, v in metrics.items()]
 # %% ../nbs/cli.ipynb #9076d737
 def _fit(learn, epochs, lr):
     "Fit, with a bar on a terminal and a line an epoch."
-    from rank_bert.experiment.sweep import Notify
+    from fastai.callback.core import Callback
     from tqdm.auto import tqdm
     with tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch', disable=None if in_shell() else True, leave=False) as bar, learn.no_bar():
         def line(values):
             log = dict(zip(learn.recorder.metric_names, values))
             with tqdm.external_write_mode(): _say(f'epoch {values[0] + 1}/{epochs}  ' + '  '.join(f'{k} {v:.4f}' if isinstance(v, float) else f'{k} {v}' for k, v in log.items() if k != 'epoch'))
         learn.logger = line
-        learn.fit_one_cycle(epochs, lr, cbs=Notify(batch=lambda l: bar.update(1)))
+        learn.fit_one_cycle(epochs, lr, cbs=Callback(after_batch=lambda cb: bar.update(cb.training)))
 
 # %% ../nbs/cli.ipynb #6579371c
 @command
@@ -203,9 +203,9 @@ def finetune(
     _positive(epochs=epochs, n_train=n_train, bs=bs, max_length=max_length); _check_lr(lr); _check_seed(seed)
     wanted, out = _weights_wanted(pretrained, scratch), _out_folder(out or f'runs/{task}', overwrite)
     from rank_bert.data.glue import glue_source
-    from rank_bert.experiment.sweep import default_epochs, default_lr
+    from rank_bert.train.learner import default_epochs, default_lr
     from rank_bert.io import new_folder
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     start = time.perf_counter()
     learn = glue_learner(task, model, source=source, pretrained=wanted, tokenizer=tokenizer, bs=bs, n_train=n_train, max_length=max_length, seed=seed, bf16=bf16)
     origin, lr, epochs = learn.hf_model.weights_from, lr or default_lr(learn.model), epochs or default_epochs(learn)
@@ -248,7 +248,7 @@ def evaluate(
     _positive(bs=bs, max_length=max_length)
     name = _task_of(folder, task)
     from rank_bert.io import json_text
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     res = glue_learner(name, folder, source=source, tokenizer=_tokenizer(folder, tokenizer), bs=bs, n_train=bs, max_length=max_length).evaluate()
     _say(json_text(res) if json else '\n'.join(_scores(res)))
     return res
@@ -312,7 +312,7 @@ def predict(
     _positive(bs=bs, max_length=max_length)
     for _ in _texts([o for o in texts if o != '-']): pass
     model, tokenizer = _load(folder), _tokenizer(folder, tokenizer)
-    from rank_bert.data.text import encode_texts
+    from rank_bert.data.tokens import encode_texts
     res = []
     for items in _chunks(_items(_texts(texts), _columns(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
@@ -338,7 +338,7 @@ def _load_any(folder):
     try: return _load(folder).model
     except ValueError as e:
         if 'holds no classifier' not in str(e): raise
-    import rank_bert.rank.layers
+    import rank_bert.rank
     from transformers import AutoModel
     return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
 
@@ -386,7 +386,7 @@ def _bytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*')
 def _compress_for(folder, tokenizer, task, source, n_train, max_length, seed, **how):
     "Shrink with a task at hand: the smaller model, its tokenizer, what was done, scores before and after."
     from fastai.torch_core import set_seed
-    from rank_bert.train.learner import glue_learner
+    from rank_bert.train.glue_learner import glue_learner
     learn = glue_learner(_task_of(folder, task), folder, source=source, tokenizer=_tokenizer(folder, tokenizer), n_train=n_train, max_length=max_length, seed=seed)
     set_seed(seed)
     small = learn.compress(n_samples=n_train, **how)
@@ -431,7 +431,7 @@ def compress(
     from rank_bert.data.glue import glue_source
     from rank_bert.io import new_folder
     from rank_bert.models.base_models import quiet_transformers
-    from rank_bert.rank.layers import to_dense
+    from rank_bert.rank.plan import to_dense
     method = method or ('kronecker' if task else 'svd')
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps, progress=in_shell() and sys.stderr.isatty())
@@ -446,7 +446,7 @@ def compress(
     _say(str(done))
     for k in after or {}: _say(f'{k}: {before[k]:.4f} -> {after[k]:.4f}')
     _say(f'saved in {out}: {_bytes(out)/1e6:.2f} MB, was {size/1e6:.2f} MB')
-    if not dense: _say('transformers opens it after `import rank_bert.rank.layers`; --dense writes one that it opens alone')
+    if not dense: _say('transformers opens it after `import rank_bert.rank`; --dense writes one that it opens alone')
     return results
 
 # %% ../nbs/cli.ipynb #ce2f8716
@@ -459,7 +459,7 @@ def _list(values, kind, what):
 def _short_table(df):
     "What the command `sweep` prints."
     import pandas as pd
-    from rank_bert.experiment.sweep import short_names, summarize
+    from rank_bert.experiment.store import short_names, summarize
     t = summarize(df)
     names = short_names(t.model)
     sd = '' if t.seeds.max() < 2 else ' (sd)'

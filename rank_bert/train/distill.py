@@ -24,7 +24,8 @@ from transformers import PreTrainedModel
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.compress import DIVERGENCES
-from ..rank.layers import LowRankEmbedding, LowRankLinear, plan_of, record_plan
+from ..rank.layers import LowRankEmbedding, LowRankLinear
+from ..rank.plan import plan_of, record_plan
 
 # %% ../../nbs/train/distill.ipynb #07bd1a56
 def _stack(enc):

@@ -20,9 +20,8 @@ from torch import nn
 
 from ..checks import check_count, check_fraction, check_name
 from ..io import new_file
-from ..models.anatomy import MORE_ROLES, ROLES, encoder_of, linears
+from ..models.anatomy import MORE_ROLES, ROLES, attentions, encoder_of, linears
 from ..rank.heads import head_matrices
-from ..rank.layers import attentions
 from ..rank.metrics import rank_metrics
 from .history import history_table, plot_rank_history, read_records
 from .learner import FitCallback

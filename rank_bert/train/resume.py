@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from fastcore.foundation import L
 from torch import distributed
 from ..io import new_file
-from ..rank.layers import plan_of
+from ..rank.plan import plan_of
 from .learner import FitCallback
 from .penalty import _Constraint
 from .switch import to_factors

@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_name, check_positive
 from ..models.anatomy import encoder_of, linears
-from ..rank.allocate import max_rank
-from ..rank.layers import LowRankLinear, record_plan, replace
+from ..rank.layers import LowRankLinear, max_rank, replace
+from ..rank.plan import record_plan
 from ..rank.metrics import stable_rank
 from .optimizer_state import _hand_over
 from .penalty import _Constraint, _by_shape, _check_own, _factorised, _own_maps, _trained
