@@ -170,14 +170,14 @@ def _scores(metrics): return [f'{k}: {v:.4f}' for k, v in metrics.items()]
 # %% ../nbs/cli.ipynb #9076d737
 def _fit(learn, epochs, lr):
     "Fit, with a bar on a terminal and a line an epoch."
-    from rank_bert.experiment.sweep import Notify
+    from fastai.callback.core import Callback
     from tqdm.auto import tqdm
     with tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch', disable=None if in_shell() else True, leave=False) as bar, learn.no_bar():
         def line(values):
             log = dict(zip(learn.recorder.metric_names, values))
             with tqdm.external_write_mode(): _say(f'epoch {values[0] + 1}/{epochs}  ' + '  '.join(f'{k} {v:.4f}' if isinstance(v, float) else f'{k} {v}' for k, v in log.items() if k != 'epoch'))
         learn.logger = line
-        learn.fit_one_cycle(epochs, lr, cbs=Notify(batch=lambda l: bar.update(1)))
+        learn.fit_one_cycle(epochs, lr, cbs=Callback(after_batch=lambda cb: bar.update(cb.training)))
 
 # %% ../nbs/cli.ipynb #6579371c
 @command
@@ -312,7 +312,7 @@ def predict(
     _positive(bs=bs, max_length=max_length)
     for _ in _texts([o for o in texts if o != '-']): pass
     model, tokenizer = _load(folder), _tokenizer(folder, tokenizer)
-    from rank_bert.data.text import encode_texts
+    from rank_bert.data.tokens import encode_texts
     res = []
     for items in _chunks(_items(_texts(texts), _columns(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
@@ -459,7 +459,7 @@ def _list(values, kind, what):
 def _short_table(df):
     "What the command `sweep` prints."
     import pandas as pd
-    from rank_bert.experiment.sweep import short_names, summarize
+    from rank_bert.experiment.store import short_names, summarize
     t = summarize(df)
     names = short_names(t.model)
     sd = '' if t.seeds.max() < 2 else ' (sd)'
