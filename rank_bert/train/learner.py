@@ -26,7 +26,7 @@ from fastcore.meta import delegates
 from torch import nn
 from transformers import PreTrainedModel
 
-from ..data.text import encode_texts, split_pairs
+from ..data.tokens import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, BertWrapper, evaluating, get_pretrained_model, get_tokenizer, problem_type,
@@ -308,16 +308,15 @@ def _detached(cb):
     return res
 
 @patch
-@delegates(compress_model, but=['model', 'budget', 'calibration'])
+@delegates(compress_model, but=['model', 'budget', 'data'])
 def compress(self:Learner,
-    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    calibration=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
+    budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
+    data=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
     **kwargs
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget."
-    looks = get_decomposition(kwargs.get('method', 'kronecker')).needs or kwargs.get('embeddings')
-    if calibration is None and looks: calibration = self.dls.train.new()
-    small = compress_model(self.model, budget, calibration, **kwargs)
+    if data is None and get_decomposition(kwargs.get('method', 'kronecker')).needs: data = self.dls.train.new()
+    small = compress_model(self.model, budget, data, **kwargs)
     res = type(self)(self.dls, small, self.loss_func, opt_func=self.opt_func, lr=self.lr, splitter=self.splitter, metrics=self.metrics, wd=self.wd,
                      moms=self.moms, path=self.path, model_dir=self.model_dir, cbs=[_detached(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))])
     for k in ('task', 'score_names', 'seed'):
