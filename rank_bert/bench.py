@@ -20,15 +20,16 @@ from tqdm.auto import tqdm
 
 from transformers import BertForSequenceClassification
 
-from .data.text import TextItems, TokenizedTexts
+from .data.tokens import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
-from .rank.allocate import allocate, measure_latency
+from .rank.allocate import allocate
+from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
 from .rank.decompose import factorise, get_decomposition
 from .rank.layers import LowRankLinear, replace
-from .train.learner import glue_learner
+from .train.glue_learner import glue_learner
 
 # %% ../nbs/bench.ipynb #84616ba9
 def take_turns(

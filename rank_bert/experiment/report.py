@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib as mpl, numpy as np, pandas as pd
 from matplotlib.figure import Figure
 
-from .sweep import _RUN_FILE, left_out, read_record, short_names, summarize
+from .store import Store, read_record, short_names, summarize
 from ..io import new_file
 from ..models.anatomy import ROLES
 
@@ -35,9 +35,10 @@ def read_sweep(
     except (pd.errors.ParserError, UnicodeDecodeError) as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_AGAIN}') from None
     if not len(df): raise ValueError(f'{f} has no runs')
     if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns): raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
+    df = df.rename(columns=dict(chance='majority_baseline'))
     for i, o in enumerate(df.run):
-        if not _RUN_FILE.fullmatch(str(o)): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_AGAIN}')
-    late = [o for o in left_out(folder, df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
+        if not Store.is_run_file(o): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_AGAIN}')
+    late = [o for o in Store(folder).left_out(df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
     if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_AGAIN}')
     records = {o: read_record(p) for o in df.run if (p := folder/'runs'/o).is_file()}
     return df, {k: r for k, r in records.items() if r}
@@ -53,7 +54,7 @@ def _series(summary):
 def _chance(g):
     "What a guess scores on the task of the rows `g`, and what guess that is."
     if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'numbers that have nothing to do with the texts'
-    return g.chance.max(), 'always giving the commonest label'
+    return g.majority_baseline.max(), 'always giving the commonest label'
 
 def _at_chance(mean, sd, chance, margin=0.01):
     "Is a score, as far as its spread over seeds can tell, no better than chance? One that is undefined, since all predictions are alike, is not."
@@ -381,5 +382,5 @@ def report(
     "Write a web page about a sweep."
     df, records = read_sweep(folder)
     out = Path(folder).expanduser()/'report.html'
-    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(left_out(folder, df.run))), encoding='utf-8')
+    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(Store(folder).left_out(df.run))), encoding='utf-8')
     return out

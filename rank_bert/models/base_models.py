@@ -158,7 +158,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     method = (getattr(config, 'quantization_config', None) or {}).get('quant_method')
     if method == 'rank_bert':
         from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
-        if method not in AUTO_QUANTIZER_MAPPING: raise ValueError(f'{name} holds a factorised model: import rank_bert.rank.layers first')
+        if method not in AUTO_QUANTIZER_MAPPING: raise ValueError(f'{name} holds a factorised model: import rank_bert.rank first')
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit:
         if has_head:

@@ -11,7 +11,8 @@ __all__ = ['DECOMPOSITIONS', 'decomposition', 'get_decomposition', 'svd', 'two_s
 # %% ../../nbs/rank/decompose.ipynb #f9586617
 import torch, torch.nn as nn
 from .linalg import Factors, damped_root, gram_svd
-from .layers import LowRankLinear, check_finite, take_over, warn_break_even
+from .layers import LowRankLinear, check_finite, take_over
+from .plan import warn_break_even
 
 # %% ../../nbs/rank/decompose.ipynb #59c52f1c
 DECOMPOSITIONS = {}

@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..models.anatomy import encoder_of, linears, parameter_parts
-from ..rank.allocate import RankPlan
+from ..rank.plan import RankPlan
 from ..rank.layers import LowRankLinear
 from ..rank.metrics import weight_of
 from .learner import encoder_splitter, train_only

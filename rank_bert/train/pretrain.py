@@ -30,7 +30,7 @@ from ..data.corpus import (MaskedDL, check_layout, check_probability, corpus_tok
 from ..io import check_new, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, bert_config, count_parameters, evaluating, get_tokenizer, quiet_transformers
-from ..rank.layers import apply_plan
+from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
 
 # %% ../../nbs/train/pretrain.ipynb #39928861
