@@ -40,7 +40,7 @@ def before_fit(self:GaLore):
     Constraint.before_fit(self)
     check_decoupled_decay(self.opt)
     if hasattr(self.opt, 'slow_weights'): raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot shrink: use the optimizer inside it')
-    ranks_for([l for l in self.layers if l.rank is None], self.rank)
+    ranks_for(self.learn.model, [l for l in self.layers if l.rank is None], self.rank)
     ranks = {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for l in linears(self.learn.model, cb.roles) for p in matrices_of(l)}
     _enlarge_states(self.opt, ranks)
     self.learn._step = partial(_small_step, self.learn)

@@ -17,6 +17,7 @@ from fastcore.meta import delegates
 from ..checks import check_count, check_fraction, check_name
 from ..rank.compress import Decomposed
 from ..rank.linalg import damped_root, to_float64
+from ..rank.plan import full_name
 from .optimizer_state import STATE_CHOICES, optimizer_states
 from .penalty import Constraint, matrices_of, trainable
 
@@ -98,16 +99,16 @@ def _norm_roots(norm, layers):
 
 # %% ../../nbs/train/projection.ipynb #12cb1416
 def ranks_for(
+    model, # The model that `layers` are of
     layers, # `LinearLayer`s
     rank, # An integer for all of them, or a rank plan: name -> rank, or None to leave it alone
 )->dict: # Name -> rank, for the layers that have one
     "Resolve a rank, or a rank plan, for linear layers."
-    if not isinstance(rank, dict): ranks = {l.name: rank for l in layers}
-    else:
-        full = {k: l.name for l in layers for k in (l.name, l.name.partition('.')[2])}
-        if odd := [k for k in rank if k not in full]:
-            raise ValueError(f'the rank plan names {odd[0]!r}, which is no linear layer here, or not of the roles you asked for')
-        ranks = {full[k]: r for k, r in rank.items()}
+    names = {l.name for l in layers}
+    if not isinstance(rank, dict): rank = dict.fromkeys(names, rank)
+    ranks = {k if k in names else full_name(model, k): r for k, r in rank.items()}
+    if odd := ranks.keys() - names:
+        raise ValueError(f'the rank plan names {min(odd)!r}, which is no linear layer here, or not of the roles you asked for')
     return {l.name: check_count(r, f'rank of {l.name}', most=min(l.shape)) for l in layers if (r := ranks.get(l.name)) is not None}
 
 # %% ../../nbs/train/projection.ipynb #dd151af0
@@ -133,7 +134,7 @@ def ranks_at(self:RankProjection,
     done:float, # Fraction of the fit that is done
 )->dict: # Name -> rank, for the layers to project
     "Look up the ranks at a point of the fit."
-    return ranks_for(self.layers, self.rank)
+    return ranks_for(self.learn.model, self.layers, self.rank)
 
 @patch
 def find_layers(self:RankProjection):
@@ -229,9 +230,9 @@ def ranks_at(self:RankSchedule,
     done:float, # Fraction of the fit that is done
 )->dict: # Name -> rank, for the layers that have less than full rank
     "Compute the ranks at a point of the fit."
-    if callable(self.rank): return ranks_for(self.layers, self.rank(done))
+    if callable(self.rank): return ranks_for(self.learn.model, self.layers, self.rank(done))
     x = min(1., max(0., (done - self.begin)/(self.finish - self.begin)))
-    a, b = ranks_for(self.layers, self.rank), ranks_for(self.layers, self.end)
+    a, b = (ranks_for(self.learn.model, self.layers, r) for r in (self.rank, self.end))
     y = check_fraction(float(self.how(x)), f'the schedule at {x}', zero=True)
     full = {l.name: min(l.shape) for l in self.layers}
     at = {n: round((1 - y)*a.get(n, f) + y*b.get(n, f)) for n, f in full.items()}

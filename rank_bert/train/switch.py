@@ -17,9 +17,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_name, check_positive
 from ..models.anatomy import encoder_of, linears
-from ..rank.allocate import max_rank
-from ..rank.layers import LowRankLinear, record_plan, replace
+from ..rank.layers import LowRankLinear, max_rank, replace
 from ..rank.metrics import stable_rank
+from ..rank.plan import record_plan
 from .optimizer_state import hand_over
 from .penalty import Constraint, check_own_weights, trainable
 from .projection import ranks_for
@@ -31,7 +31,7 @@ def to_factors(
 ):
     "Factorise linear layers of a learner by truncated SVD, and keep its optimizer going."
     enc, layers = encoder_of(learn.model), linears(learn.model)
-    ranks = ranks_for(layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
+    ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
     layers = [l for l in layers if l.name in ranks]
     check_own_weights(learn.model, layers)
     if thin := [l.name for l in layers if l.rank is not None]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
@@ -81,7 +81,7 @@ def before_fit(self:LowRankSwitch):
     if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
     self._encoder = encoder_of(self.learn.model)
     Constraint.before_fit(self)
-    if self.rank is not None: ranks_for(self.layers, self.rank)
+    if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
     if self.at is not None and self.at > self.n_epoch and self._waiting():
         raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
     self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
@@ -122,7 +122,7 @@ def _switch(self:LowRankSwitch, names, epoch):
     "Replace layers by factors, where these are smaller."
     if self.at: self._look(epoch, names)
     shapes = {l.name: l.shape for l in self.layers}
-    given = None if self.rank is None else ranks_for(self.layers, self.rank)
+    given = None if self.rank is None else ranks_for(self.learn.model, self.layers, self.rank)
     def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable_ranks(n))[-1]*min(shapes[n])/s[0])
     plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
     self.switched |= plan
@@ -167,7 +167,7 @@ def start_factorised(
     make = FACTOR_INITS[check_name(init, 'init', FACTOR_INITS)]
     enc, layers = encoder_of(model), linears(model)
     check_own_weights(model, layers)
-    ranks = ranks_for([l for l in layers if l.rank is None], rank)
+    ranks = ranks_for(model, [l for l in layers if l.rank is None], rank)
     for l in layers:
         if l.name in ranks: replace(enc, l.module, make(l.module, ranks[l.name]))
     record_plan(enc)
