@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, problem_type
-from ..rank.compress import DIVERGENCES
+from ..rank.batches import DIVERGENCES
 from ..rank.layers import LowRankEmbedding, LowRankLinear
 from ..rank.plan import plan_of, record_plan
 

@@ -22,7 +22,7 @@ from torch import nn
 
 from ..io import new_file
 from ..models.anatomy import MORE_ROLES, ROLES, attentions, encoder_of, family_of, linears
-from ..rank.calibrate import TextTokens
+from ..rank.statistics import TextTokens
 from ..rank.heads import head_matrices
 from ..rank.layers import LowRankLinear
 from ..rank.metrics import effective_rank, energy_rank, panels, participation_ratio, singular_values, stable_rank, token_residual, weight_of
