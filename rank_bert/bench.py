@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 
 from transformers import BertForSequenceClassification
 
-from .data.text import TextItems, TokenizedTexts
+from .data.tokens import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
 from .rank.allocate import allocate

@@ -16,7 +16,10 @@ import numpy as np, pandas as pd, torch
 from fastcore.basics import listify, patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from .text import TextDL, TokenizedTexts, check_texts, length_sorted_order, read_lines, train_wordpiece
+from .loaders import TextDL, length_sorted_order
+from .tables import check_texts, read_lines
+from .tokens import TokenizedTexts
+from .wordpiece import train_wordpiece
 
 # %% ../../nbs/data/corpus.ipynb #66df9fe3
 def plain_documents(

@@ -17,7 +17,8 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 from fastcore.basics import patch, store_attr
 from fastcore.meta import delegates
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
-from .text import TextDataLoaders, read_lines, read_tsv, text_dls, write_tsv
+from .loaders import TextDLs, text_dls
+from .tables import read_lines, read_tsv, write_tsv
 from ..io import hub_reachable
 
 # %% ../../nbs/data/glue.ipynb #b10396ae
@@ -110,12 +111,12 @@ def read_file(self:GlueTask,
     test = split.startswith('test')
     t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
     wanted = self.text_in_file + ([] if test else [self.label_in_file])
-    missing = [o for o in wanted if o not in t.names]
-    if missing: raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t.names))}: is it {self.name}'s official file?")
-    cols = {new: t.columns[old] for new, old in zip(self.text_cols, self.text_in_file)}
-    labels = t.columns.get(self.label_in_file)
-    cols['label'] = [-1]*len(t.rows) if labels is None else [self._label(o, f'{path}, line {l}') for o, l in zip(labels, t.lines)]
-    return Dataset.from_dict({**cols, 'idx': range(len(t.rows))}, features=self.features)
+    missing = [o for o in wanted if o not in t]
+    if missing: raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t))}: is it {self.name}'s official file?")
+    cols = {new: t[old].tolist() for new, old in zip(self.text_cols, self.text_in_file)}
+    labelled = self.label_in_file in t
+    cols['label'] = [self._label(o, f'{path}, line {line}') for line, o in t[self.label_in_file].items()] if labelled else [-1]*len(t)
+    return Dataset.from_dict({**cols, 'idx': range(len(t))}, features=self.features)
 
 # %% ../../nbs/data/glue.ipynb #75dacef9
 def _fill(name, i): return str(i) if name in ('index', 'id') else '' if name == 'star' else '-'
@@ -232,7 +233,7 @@ def glue_dls(
     max_length:int=128, # Most tokens of an item
     seed:int=42, # Decides the rows drawn and the batches
     **kwargs
-)->TextDataLoaders: # Training and validation; for MNLI training, matched, mismatched
+)->TextDLs: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task."
     t, source = glue_task(task), glue_source(source)
     if tokenizer is None and source != 'sample': raise ValueError("give a tokenizer; only source='sample' has one of its own")

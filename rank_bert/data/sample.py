@@ -12,7 +12,7 @@ __all__ = ['PEOPLE', 'STRANGERS', 'VERBS', 'PLACES', 'DAYS', 'TOOLS', 'MOODS', '
 import random
 from pathlib import Path
 from .glue import GLUE_TASKS, glue_task, write_glue
-from .text import train_wordpiece
+from .wordpiece import train_wordpiece
 from ..io import new_folder
 
 # %% ../../nbs/data/sample.ipynb #3a3da27b
