@@ -8,7 +8,11 @@ Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 __all__ = []
 
 # %% ../nbs/all.ipynb #b671e256
-from .data.text import *
+from .data.tables import *
+from .data.labels import *
+from .data.wordpiece import *
+from .data.tokens import *
+from .data.loaders import *
 from .data.glue import *
 from .data.corpus import *
 from .models.anatomy import *
@@ -30,8 +34,11 @@ from .rank.heads import *
 from .train.scores import *
 from .train.learner import *
 from .train.glue_learner import *
+from .train.student import *
+from .train.distill_losses import *
 from .train.distill import *
 from .train.pretrain import *
+from .train.history import *
 from .train.monitor import *
 from .train.penalty import *
 from .train.projection import *
