@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/scratch.html.md"""
 
 # %% auto #0
 __all__ = ['ACTIVATIONS', 'States', 'COUNTERPARTS', 'Embeddings', 'SelfAttention', 'FeedForward', 'EncoderLayer', 'Encoder',
-           'Pooler', 'masked_mean', 'ScratchBert', 'ScratchClassifier', 'MaskedLMHead', 'ScratchMaskedLM',
-           'from_transformers', 'to_transformers']
+           'Pooler', 'ScratchBert', 'ScratchClassifier', 'MaskedLMHead', 'ScratchMaskedLM', 'from_transformers',
+           'to_transformers']
 
 # %% ../../nbs/models/scratch.ipynb #60b07efc
 import copy, math
@@ -163,16 +163,6 @@ class Pooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(width, width)
     def forward(self, x): return self.dense(x[:, 0]).tanh()
-
-# %% ../../nbs/models/scratch.ipynb #13644740
-def masked_mean(
-    x:torch.Tensor, # Token vectors, `(batch, length, width)`
-    mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
-)->torch.Tensor: # `(batch, width)`; zeros for a row without a token
-    "Average the vectors of a sentence's tokens, and of nothing else."
-    if mask is None: return x.mean(1)
-    m = (mask != 0).unsqueeze(-1)
-    return torch.where(m, x, 0).sum(1) / m.sum(1).clamp_min(1)
 
 # %% ../../nbs/models/scratch.ipynb #a5ef126c
 States = namedtuple('States', 'hidden pooled')
