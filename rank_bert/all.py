@@ -31,8 +31,11 @@ from .rank.heads import *
 from .train.scores import *
 from .train.learner import *
 from .train.glue_learner import *
+from .train.student import *
+from .train.distill_losses import *
 from .train.distill import *
 from .train.pretrain import *
+from .train.history import *
 from .train.monitor import *
 from .train.penalty import *
 from .train.projection import *

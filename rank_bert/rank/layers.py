@@ -1,4 +1,4 @@
-"""A linear layer as two thin ones, and folders that plain transformers loads back bit for bit
+"""Store a linear layer or a word embedding as two thin ones, with fewer weights and less work
 
 Docs: https://rank-bert.github.io/rank_bert/rank/layers.html.md"""
 
@@ -30,14 +30,14 @@ def rank_cost(
     m:int, # Features out
     n:int, # Features in
 )->int: # Number of weights
-    "Count the weights of an m x n map at a rank."
+    "Count the weights of an m x n layer at a rank."
     return m*n if rank is None else rank*(m+n)
 
 def max_rank(
     m:int, # Features out
     n:int, # Features in
 )->int: # 0 where no rank saves anything
-    "Find the largest rank that is smaller than the dense m x n map."
+    "Find the largest rank that is smaller than the dense m x n layer."
     return math.ceil(break_even(m, n))-1
 
 # %% ../../nbs/rank/layers.ipynb #549dd8b2
@@ -46,7 +46,7 @@ class LowRankLinear(nn.Module):
     def __init__(self,
         in_features:int, # Features in
         out_features:int, # Features out
-        rank:int, # Width between the two maps, from 1 to min(in_features, out_features)
+        rank:int, # Features between the two layers, from 1 to min(in_features, out_features)
         bias:bool=True, # Add a bias to the output?
         device=None, # Where the weights live
         dtype=None, # Type of the weights
@@ -73,7 +73,7 @@ def dense_weight(self:LowRankLinear)->torch.Tensor: # (out, in)
 # %% ../../nbs/rank/layers.ipynb #a827d05c
 @patch(as_prop=True)
 def weight(self:LowRankLinear)->torch.Tensor: # (out, in)
-    "The matrix that the two factors stand for; a new tensor every time."
+    "The product of the two factors; a new tensor every time."
     return self.dense_weight()
 
 # %% ../../nbs/rank/layers.ipynb #472cce2c
@@ -81,11 +81,12 @@ def blank_like(
     cls, # Class of the layer
     *args, # Its arguments
     like:torch.Tensor, # Tensor whose device and type it takes
-    **kwargs, # Further arguments of the layer
-)->nn.Module: # A layer whose weights you still have to fill in
+    **kwargs, # More of its arguments
+)->nn.Module: # A layer with arbitrary weights
     "Make a layer without drawing random weights."
     return nn.utils.skip_init(cls, *args, device=like.device, dtype=like.dtype, **kwargs)
 
+# %% ../../nbs/rank/layers.ipynb #0fa59536
 @patch(cls_method=True)
 def from_factors(cls:LowRankLinear,
     up:torch.Tensor, # (out, rank)
@@ -93,7 +94,7 @@ def from_factors(cls:LowRankLinear,
     bias:torch.Tensor=None, # (out,), or None for no bias
     like:torch.Tensor=None, # Take device and type from this tensor; from `up` when None
 ):
-    "Make a layer of two factors, balanced."
+    "Make a layer from two factors, balanced."
     like = up if like is None else like
     up, down = to_float64(up), to_float64(down)
     a, b = up.norm(dim=0), down.norm(dim=1)
@@ -105,6 +106,26 @@ def from_factors(cls:LowRankLinear,
         if bias is not None: new.up.bias.copy_(bias)
     return new
 
+# %% ../../nbs/rank/layers.ipynb #81d2ac6d
+def check_finite(
+    w:torch.Tensor, # Weight of a layer
+    name:str='the layer', # What to call it in the error
+):
+    "Raise `ValueError` if a weight has NaN or infinite entries."
+    if not torch.isfinite(w).all():
+        bad = int((~torch.isfinite(w)).sum())
+        raise ValueError(f"{name} has {bad} NaN or infinite weights: check the training run")
+
+# %% ../../nbs/rank/layers.ipynb #fc46dcc1
+def take_over(
+    new:nn.Module, # A linear layer; changed in place
+    old:nn.Module, # The layer that it replaces
+)->nn.Module: # `new`
+    "Copy mode and `requires_grad` of weight and bias from `old` to `new`."
+    new.train(old.training).requires_grad_(getattr(old, 'up', old).weight.requires_grad)
+    if new.bias is not None: new.bias.requires_grad_(old.bias.requires_grad)
+    return new
+
 # %% ../../nbs/rank/layers.ipynb #d151468d
 @patch(cls_method=True)
 def from_linear(cls:LowRankLinear,
@@ -112,28 +133,20 @@ def from_linear(cls:LowRankLinear,
     rank:int, # Singular values to keep
 ):
     "Factorise a linear layer by truncated SVD."
-    w = linear.dense_weight() if isinstance(linear, cls) else linear.weight
+    w = linear.weight
     check_count(rank, 'rank', most=min(w.shape))
     check_finite(w)
-    return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like=_first(linear)), linear)
+    like = getattr(linear, 'up', linear).weight
+    return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like), linear)
 
-def _first(linear): return (linear.up if isinstance(linear, LowRankLinear) else linear).weight
-
-# %% ../../nbs/rank/layers.ipynb #81d2ac6d
-def check_finite(
-    w:torch.Tensor, # Weight of a layer
-    name:str='the layer', # What to call it in the error
-):
-    "Raise if a weight has NaN or infinite entries."
-    if not torch.isfinite(w).all(): raise ValueError(f"{name} has {int((~torch.isfinite(w)).sum())} NaN or infinite weights: check the training run")
-
-def take_over(
-    new:nn.Module, # A linear layer; changed in place
-    old:nn.Module, # The one that it replaces
-)->nn.Module: # `new`
-    "Give a layer the mode and the `requires_grad` of weight and bias of the one that it replaces."
-    new.train(old.training).requires_grad_(_first(old).requires_grad)
-    if new.bias is not None: new.bias.requires_grad_(old.bias.requires_grad)
+# %% ../../nbs/rank/layers.ipynb #aeef62ba
+@patch
+def to_dense(self:LowRankLinear)->nn.Linear: # Computes the same
+    "Multiply the factors into a dense layer."
+    new = blank_like(nn.Linear, self.in_features, self.out_features, self.bias is not None, like=self.up.weight)
+    take_over(new, self)
+    with torch.no_grad(): new.weight.copy_(self.dense_weight())
+    if self.bias is not None: new.bias = self.bias
     return new
 
 # %% ../../nbs/rank/layers.ipynb #407a8999
@@ -142,7 +155,7 @@ class LowRankEmbedding(nn.Module):
     def __init__(self,
         num_embeddings:int, # Words
         embedding_dim:int, # Features out
-        rank:int, # Width of the table
+        rank:int, # Features of the table
         padding_idx:int=None, # Word whose row is not trained
         device=None, # Where the weights live
         dtype=None, # Type of the weights
@@ -155,6 +168,7 @@ class LowRankEmbedding(nn.Module):
     num_embeddings = property(lambda self: self.down.num_embeddings)
     embedding_dim = property(lambda self: self.up.out_features)
     rank = property(lambda self: self.down.embedding_dim)
+    padding_idx = property(lambda self: self.down.padding_idx)
     weight = property(lambda self: (self.down.weight.double()@self.up.weight.double().T).to(self.up.weight.dtype))
     def forward(self, ids): return self.up(self.down(ids))
 
@@ -165,16 +179,32 @@ def from_factors(cls:LowRankEmbedding,
     up:torch.Tensor, # (out, rank)
     old:nn.Module, # The embedding it replaces
 ):
-    "Make an embedding of two factors, in place of `old`."
+    "Make an embedding from two factors, in place of `old`."
     w = next(old.parameters())
-    new = blank_like(cls, old.num_embeddings, old.embedding_dim, table.shape[1], getattr(old, 'padding_idx', None), like=w)
+    new = blank_like(cls, old.num_embeddings, old.embedding_dim, table.shape[1], old.padding_idx, like=w)
     with torch.no_grad():
         scale = (up.norm(dim=0)/table.norm(dim=0).clamp_min(1e-300)).sqrt().clamp_min(1e-150)
         new.down.weight.copy_(table*scale)
         new.up.weight.copy_(up/scale)
     return new.train(old.training).requires_grad_(w.requires_grad)
 
-# %% ../../nbs/rank/layers.ipynb #4d71a5c7
+@patch(cls_method=True)
+def from_embedding(cls:LowRankEmbedding,
+    old:nn.Module, # An `nn.Embedding` or a `LowRankEmbedding`
+    rank:int, # Singular values to keep
+):
+    "Factorise a word embedding by truncated SVD."
+    table, up = truncated_svd(old.weight, rank)
+    return cls.from_factors(table, up.T, old)
+
+# %% ../../nbs/rank/layers.ipynb #1847066c
+@patch
+def to_dense(self:LowRankEmbedding)->nn.Embedding: # Looks up the same vectors
+    "Multiply the factors into a dense embedding."
+    frozen = not self.up.weight.requires_grad
+    return nn.Embedding.from_pretrained(self.weight.detach(), frozen, self.padding_idx).train(self.training)
+
+# %% ../../nbs/rank/layers.ipynb #2c33c734
 def layer_shape(
     m:nn.Module, # A linear layer or an embedding, dense or factorised
 )->tuple: # (features out, features in), or (features, words)
@@ -196,13 +226,14 @@ def replace(
 def refuse_adapters(
     model:nn.Module, # Any module
 ):
-    "Raise if `model` has adapters."
-    if any(hasattr(m, 'base_layer') for m in model.modules()): raise ValueError("the model has adapters, which would be lost: merge_lora it first")
+    "Raise `ValueError` if `model` has adapters."
+    if any(hasattr(m, 'base_layer') for m in model.modules()):
+        raise ValueError("the model has adapters, which would be lost: merge_lora it first")
 
 # %% ../../nbs/rank/layers.ipynb #39eccf77
 def warn_shared(
     model:nn.Module, # A transformers model, or any module that contains one
-    modules, # Those in it that are to be replaced
+    modules, # Modules in it that you are going to replace
 ):
     "Warn of modules that share a weight with others."
     ours, users = {p for m in modules for p in m.parameters() if p.ndim > 1}, {}
@@ -210,4 +241,6 @@ def warn_shared(
         for p in m.parameters(recurse=False):
             if p in ours: users.setdefault(p, []).append(n)
     for ns in users.values():
-        if len(ns) > 1: warnings.warn(f"{', '.join(ns)} share one weight: they come apart, and from now on count and train apart", stacklevel=3)
+        if len(ns) > 1:
+            warnings.warn(f"{', '.join(ns)} share one weight: replacing them gives each a weight of its own, "
+                "so they count and train apart from now on", stacklevel=3)

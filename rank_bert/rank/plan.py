@@ -1,4 +1,4 @@
-"""Which layer gets which rank: tabulated, applied to a model, and recorded in its config
+"""Say which layer gets which rank: tabulate it, apply it to a model, and record it in the model's config
 
 Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 
@@ -8,27 +8,27 @@ Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 'check_plan', 'expand_fixed_ranks', 'plan_of',
            'record_plan', 'apply_plan', 'to_dense']
 
-# %% ../../nbs/rank/plan.ipynb #4de48a6e
+# %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
 from collections.abc import Mapping
-import numpy as np, pandas as pd, torch, torch.nn as nn
+import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
 from transformers import PretrainedConfig, PreTrainedModel
-from ..checks import check_count
-from ..models.anatomy import encoder_of, heads_of, linears, open_linears
-from .linalg import truncated_svd
-from .layers import (LowRankEmbedding, LowRankLinear, blank_like, break_even, check_finite, layer_shape, rank_cost,
-    replace, take_over, warn_shared)
+from ..checks import check_count, check_positive
+from ..models.anatomy import encoder_of, heads_of, is_linear, linears, open_linears
+from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
+    replace, warn_shared)
 
-# %% ../../nbs/rank/plan.ipynb #126a38f1
+# %% ../../nbs/rank/plan.ipynb #00plan06
 def check_ranks(
     ranks, # What the caller passed
     name:str='a rank plan', # What to call it in the error
 )->dict: # `ranks`
     "Raise `ValueError` unless `ranks` is a dict."
     if isinstance(ranks, Mapping): return ranks
-    raise ValueError(f"{name} must be a dict of module name -> rank, or None for dense, got {type(ranks).__name__} {ranks!r}")
+    got = f'{type(ranks).__name__} {ranks!r}'
+    raise ValueError(f"{name} must be a dict of module name -> rank, or None for dense, got {got}")
 
 # %% ../../nbs/rank/plan.ipynb #9ec849df
 class RankPlan(dict):
@@ -36,15 +36,18 @@ class RankPlan(dict):
     def __init__(self,
         ranks:dict, # Module name -> rank or None
         shapes:dict, # Module name -> (out, in)
+        error:float=None, # Sum of what truncation leaves out, where known
+        gap:float=None, # How far `error` can be from the least possible one, where known
     ):
-        if odd := [n for n in check_ranks(ranks) if n not in shapes]: raise ValueError(f"the rank plan names {odd[0]!r}, which is none of the {len(shapes)} layers")
-        super().__init__({n: check_count(r, f'the rank of {n}', most=min(shapes[n]), none=True) for n, r in ranks.items()})
-        self.shapes = {n: tuple(int(o) for o in shapes[n]) for n in ranks}
+        if odd := [n for n in check_ranks(ranks) if n not in shapes]:
+            raise ValueError(f"the rank plan names {odd[0]!r}, which is none of the {len(shapes)} layers")
+        super().__init__({n: check_count(r, f'the rank of {n}', most=min(shapes[n]), none=True)
+            for n, r in ranks.items()})
+        self.shapes, self.error, self.gap = {n: tuple(int(o) for o in shapes[n]) for n in ranks}, error, gap
         self.dense_weights = sum(m*n for m, n in self.shapes.values())
         self.weights = sum(rank_cost(r, *self.shapes[n]) for n, r in self.items())
-        self.error = self.gap = None
 
-    def __reduce__(self): return RankPlan, (dict(self), self.shapes), dict(error=self.error, gap=self.gap)
+    def __reduce__(self): return RankPlan, (dict(self), self.shapes, self.error, self.gap)
 
     @property
     def kept(self):
@@ -52,7 +55,7 @@ class RankPlan(dict):
         return self.weights/self.dense_weights if self else 1.
 
 # %% ../../nbs/rank/plan.ipynb #feab2360
-def _place(name):
+def _layer_and_part(name):
     "Layer number and the rest of a module name."
     m = re.search(r'(?:^|\.)(\d+)\.(.+)$', name)
     return (int(m.group(1)), m.group(2)) if m else (-1, name)
@@ -60,7 +63,7 @@ def _place(name):
 @patch
 def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA> when dense), weights, kept
     "Tabulate the plan, one row a layer."
-    rows = [(n, *_place(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n, r in self.items()]
+    rows = [(n, *_layer_and_part(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n, r in self.items()]
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
 
@@ -68,30 +71,8 @@ def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA>
 def _repr_html_(self:RankPlan): return self.table().to_html(index=False, float_format='{:.3f}'.format, na_rep='dense')
 
 @patch
-def __str__(self:RankPlan): return self.table().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format, na_rep='dense')
-
-# %% ../../nbs/rank/plan.ipynb #329e2baa
-@patch
-def to_json(self:RankPlan)->str: # Ranks, shapes, error and gap
-    "Write the plan as JSON."
-    return json.dumps(dict(ranks=dict(self), shapes=self.shapes, error=self.error, gap=self.gap), indent=1)
-
-@patch(cls_method=True)
-def from_json(cls:RankPlan,
-    text:str, # What `to_json` gave
-):
-    "Read a plan from JSON."
-    try: d = json.loads(text)
-    except json.JSONDecodeError as e: raise ValueError(f"not a rank plan: {e}") from None
-    if not isinstance(d, dict) or not all(isinstance(d.get(k), dict) for k in ('ranks', 'shapes')):
-        raise ValueError("not a rank plan: expected an object with 'ranks' and 'shapes'")
-    for n, s in d['shapes'].items():
-        if not (isinstance(s, list) and len(s) == 2 and all(isinstance(o, int) and o > 0 for o in s)): raise ValueError(f"{n}: a shape is two positive integers, got {s!r}")
-    plan = cls(d['ranks'], d['shapes'])
-    for k in ('error', 'gap'):
-        if not isinstance(d.get(k), (int, float, type(None))): raise ValueError(f"the {k} of a rank plan is a number or null, got {d[k]!r}")
-        setattr(plan, k, d.get(k))
-    return plan
+def __str__(self:RankPlan):
+    return self.table().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format, na_rep='dense')
 
 # %% ../../nbs/rank/plan.ipynb #5fd63b56
 @patch
@@ -106,36 +87,59 @@ def plot(self:RankPlan,
     for r in t.itertuples():
         i, j = layers.index(r.layer), parts.index(r.part)
         kept[i, j] = r.kept
-        ax.text(j, i, 'dense' if pd.isna(r.rank) else r.rank, ha='center', va='center', fontsize='small', color='w' if r.kept < .5 else 'k')
+        label, color = 'dense' if pd.isna(r.rank) else r.rank, 'w' if r.kept < .5 else 'k'
+        ax.text(j, i, label, ha='center', va='center', fontsize='small', color=color)
     im = ax.imshow(kept, vmin=0, vmax=1, aspect='auto', cmap='viridis')
     ax.figure.colorbar(im, ax=ax, label='fraction kept')
-    ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', xticks=range(len(parts)), title=f'{self.kept:.1%} kept')
-    ax.set_xticklabels([p.replace('.', '\n') for p in parts], fontsize='small')
+    ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', title=f'{self.kept:.1%} kept')
+    ax.set_xticks(range(len(parts)), [p.replace('.', '\n') for p in parts], fontsize='small')
     return ax
+
+# %% ../../nbs/rank/plan.ipynb #329e2baa
+@patch
+def to_json(self:RankPlan)->str: # Ranks, shapes, error and gap
+    "Write the plan as JSON."
+    return json.dumps(dict(ranks=dict(self), shapes=self.shapes, error=self.error, gap=self.gap), indent=1)
+
+@patch(cls_method=True)
+def from_json(cls:RankPlan,
+    text:str, # What `to_json` gave
+):
+    "Read a plan from JSON."
+    try: d = json.loads(text)
+    except json.JSONDecodeError as e: raise ValueError(f"not a rank plan: {e}") from None
+    shapes = d.get('shapes') if isinstance(d, dict) else None
+    if not isinstance(shapes, dict) or not all(isinstance(s, list) and len(s) == 2 for s in shapes.values()):
+        raise ValueError("not a rank plan: expected an object with 'ranks', and 'shapes' of two numbers each")
+    shapes = {n: tuple(check_count(o, f'the shape of {n}') for o in s) for n, s in shapes.items()}
+    extra = {k: check_positive(d.get(k), f'the {k} of a rank plan', zero=True, none=True) for k in ('error', 'gap')}
+    return cls(d.get('ranks'), shapes, **extra)
 
 # %% ../../nbs/rank/plan.ipynb #25c3c2c5
 @patch
 def lora_args(self:RankPlan)->dict: # `r`, `rank_pattern` and `target_modules` of `peft.LoraConfig`
     "Write the plan as PEFT's `rank_pattern`."
-    ranks = {n:r for n, r in self.items() if r is not None}
-    if not ranks: raise ValueError("the plan leaves every layer dense: there is no rank to export")
+    ranks = {n: r for n, r in self.items() if r is not None}
+    if not ranks: raise ValueError("the plan leaves every layer dense: give at least one layer a rank")
     common = max(set(ranks.values()), key=list(ranks.values()).count)
-    return dict(r=common, rank_pattern={n:r for n, r in ranks.items() if r != common}, target_modules=list(ranks))
+    return dict(r=common, rank_pattern={n: r for n, r in ranks.items() if r != common}, target_modules=list(ranks))
 
 # %% ../../nbs/rank/plan.ipynb #db1e1d98
 def warn_break_even(
     plan:dict, # Name -> rank, or None for left dense
     shapes:dict, # Name -> (features out, features in), for every name in `plan`
 ):
-    "Warn of the ranks at which factors are no smaller than the matrix."
-    ranks = {n:r for n, r in plan.items() if r is not None}
+    "Warn of ranks at which factors are no smaller than the matrix."
+    ranks = {n: r for n, r in plan.items() if r is not None}
     past = [n for n, r in ranks.items() if r >= break_even(*shapes[n])]
-    if past: warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, so those layers do not get smaller: "
-        f"{past[0]} has rank {ranks[past[0]]} >= {break_even(*shapes[past[0]]):.1f}", stacklevel=3)
+    if not past: return
+    first = f"{past[0]} has rank {ranks[past[0]]} >= {break_even(*shapes[past[0]]):.1f}"
+    warnings.warn(f"{len(past)} of {len(ranks)} ranks are at or past break-even, "
+        f"so those layers do not get smaller: {first}", stacklevel=3)
 
 # %% ../../nbs/rank/plan.ipynb #9aa13f43
 def _find_name(enc, name):
-    "The full name of a module of `enc`, or None."
+    "Find the full name of a module of `enc`, or None."
     prefix = f'{enc.base_model_prefix}.'
     bare = str(name).removeprefix(prefix)
     for n in (str(name), prefix+bare, bare):
@@ -163,26 +167,25 @@ def check_plan(
     with open_linears(enc): modules = {n: enc.get_submodule(n) for n in names}
     for n, m in modules.items():
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
-            raise ValueError(f"the rank plan names {names[n]!r}, a {type(m).__name__}: only linear layers and word embeddings can be factorised")
+            raise ValueError(f"the rank plan names {names[n]!r}, a {type(m).__name__}: "
+                "only linear layers and word embeddings can be factorised")
     return RankPlan({n: plan[k] for n, k in names.items()}, {n: layer_shape(m) for n, m in modules.items()})
 
-# %% ../../nbs/rank/plan.ipynb #50b4818f
+# %% ../../nbs/rank/plan.ipynb #00plan12
 def expand_fixed_ranks(
     model:nn.Module, # A transformers model, or any module that contains one
-    fixed_ranks:dict=None, # Role, layer number, or name with or without the prefix of the base model -> rank, or None for dense
+    fixed_ranks:dict=None, # Role, layer number, or name (with or without prefix) -> rank, or None for dense
 )->RankPlan: # Full name -> rank, for the layers that are fixed
-    "Expand roles and layer numbers into names; what comes later in `fixed_ranks` wins."
+    "Expand roles and layer numbers into names."
     enc, layers, ranks = encoder_of(model), linears(model), {}
     for k, r in check_ranks(fixed_ranks or {}, 'fixed_ranks').items():
         with open_linears(enc): name = _find_name(enc, k)
         hits = [l.name for l in layers if l.name == name or l.role == k or (l.layer == k and not isinstance(k, bool))]
         if not hits: raise ValueError(f"fixed_ranks names {k!r}, which is no role, layer or linear layer of this model")
         ranks.update(dict.fromkeys(hits, r))
-    return RankPlan(ranks, {l.name: layer_shape(l.module) for l in layers})
+    return RankPlan(ranks, {l.name: l.shape for l in layers})
 
 # %% ../../nbs/rank/plan.ipynb #217ceb1d
-METHOD = 'rank_bert'
-
 def plan_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Module name without the base model's prefix -> rank, for every factorised layer
@@ -192,53 +195,52 @@ def plan_of(
         if isinstance(m, (LowRankLinear, LowRankEmbedding))}
 
 # %% ../../nbs/rank/plan.ipynb #1c436c2f
-def record_plan(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # The plan that was written
-    "Write the rank plan and the heads of a model into its config, or take them out when it is as its config says anyway."
-    enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
-    _own_config(enc)
-    for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
-        if plan or heads: cfg.quantization_config = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
-        elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
-    return plan
+METHOD = 'rank_bert'
 
 def _own_config(enc):
     "Give a model copies of the configs that it may share with others."
-    memo = {} # what its modules share among them they go on sharing
+    memo = {} # modules that share a config go on sharing its copy
     for m in enc.modules():
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
 
-# %% ../../nbs/rank/plan.ipynb #38c61e21
-def _thin(m, rank):
-    "The truncated SVD of a linear layer or an embedding."
-    if hasattr(m, 'in_features'): return LowRankLinear.from_linear(m, rank)
-    table, up = truncated_svd(m.weight, rank)
-    return LowRankEmbedding.from_factors(table, up.T, m)
+def record_plan(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->dict: # The plan that was written
+    "Write the rank plan and the changed attention heads of a model into its config."
+    enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
+    _own_config(enc)
+    record = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
+    for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
+        if plan or heads: cfg.quantization_config = dict(record)
+        elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
+    return plan
 
+# %% ../../nbs/rank/plan.ipynb #d56b7289
+def _quant_method(config):
+    "Look up by which method a model is quantised, None if it is not."
+    q = getattr(config, 'quantization_config', None)
+    return q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)
+
+# %% ../../nbs/rank/plan.ipynb #38c61e21
 def apply_plan(
     model:nn.Module, # A transformers model, or any module that contains one; changed in place
     plan:dict, # Module name -> rank, or None to leave it as it is
 )->nn.Module: # The same model
     "Factorise the layers named in `plan` by truncated SVD."
     enc = encoder_of(model)
-    _check_method(enc)
+    if (method := _quant_method(enc.config)) not in (None, METHOD):
+        raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
     with open_linears(enc):
         plan = check_plan(enc, plan)
         found = {n: enc.get_submodule(n) for n, r in plan.items() if r is not None}
         for n, m in found.items(): check_finite(m.weight, n)
         warn_shared(enc, found.values())
         warn_break_even(plan, plan.shapes)
-        for n, m in found.items(): replace(enc, m, _thin(m, plan[n]))
+        for n, m in found.items():
+            thin = LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
+            replace(enc, m, thin(m, plan[n]))
     record_plan(enc)
     return model
-
-# %% ../../nbs/rank/plan.ipynb #d56b7289
-def _check_method(enc):
-    "Refuse a model that another method has quantised."
-    q = getattr(enc.config, 'quantization_config', None)
-    method = None if q is None else q.get('quant_method') if isinstance(q, dict) else q.quant_method
-    if method not in (None, METHOD): raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
 
 # %% ../../nbs/rank/plan.ipynb #b8b36788
 def to_dense(
@@ -246,17 +248,8 @@ def to_dense(
 )->nn.Module: # A copy with `nn.Linear` layers only
     "Multiply out the factorised layers of a copy of `model`."
     model = copy.deepcopy(model)
-    for m in [m for m in model.modules() if isinstance(m, LowRankEmbedding)]:
-        new = nn.Embedding.from_pretrained(m.weight.detach(), not m.up.weight.requires_grad, m.down.padding_idx)
-        replace(model, m, new.train(m.training))
     with open_linears(model):
-        for m in [m for m in model.modules() if isinstance(m, LowRankLinear)]: replace(model, m, _multiplied(m))
+        for m in [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]:
+            replace(model, m, m.to_dense())
     record_plan(model)
     return model
-
-def _multiplied(m):
-    "The dense layer that a factorised one stands for."
-    new = take_over(blank_like(nn.Linear, m.in_features, m.out_features, m.bias is not None, like=m.up.weight), m)
-    with torch.no_grad(): new.weight.copy_(m.dense_weight())
-    if m.bias is not None: new.bias = m.bias
-    return new
