@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..models.anatomy import encoder_of, family_of, linears
-from ..rank.calibrate import TextTokens
+from ..rank.statistics import TextTokens
 from ..rank.layers import LowRankLinear
 from ..rank.metrics import Spectrum, acting_weight, token_residual
 
