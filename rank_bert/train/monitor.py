@@ -89,143 +89,6 @@ def _head_sizes(model, layers):
     usual = getattr(enc.config, 'num_attention_heads', 1)
     return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in layers}
 
-# %% ../../nbs/train/monitor.ipynb #d5d6a3c6
-@patch
-def before_fit(self:RankMonitor):
-    "Check the model, and remember its weights."
-    self.run = not rank_distrib() and not hasattr(self.learn, 'lr_finder')
-    if not self.run: return
-    self._stop_watching()
-    layers = linears(self.learn.model, self.roles)
-    if self._offset is None: self._open_file()
-    self._offset = self._done
-    if 'update' in self.what and self._from is None: self._remember(layers)
-    self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
-    self._began, self._spent, self._fresh = time.perf_counter(), 0., True
-
-@patch
-def _remember(self:RankMonitor, layers):
-    "Keep the weights from which updates are measured, in memory and beside the file."
-    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.safetensors')
-    device = next(self.learn.model.parameters()).device
-    if self.records and kept is not None:
-        if not kept.is_file():
-            raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
-                                    "leave 'update' out of what, or begin another file")
-        parts = load_file(kept, device=str(device))
-        names = {k.rpartition(':')[0] for k in parts}
-        self._from = {n: MatrixSum(*(parts.get(f'{n}:{k}') for k in MatrixSum._fields)) for n in names}
-        return
-    if self.start is not None: layers = _layers_now(self.start, self.roles)
-    self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-    if kept is None: return
-    parts = {f'{n}:{k}': t for n, x in self._from.items() for k, t in x._asdict().items() if t is not None}
-    with new_file(kept) as tmp: save_file({k: t.cpu().contiguous() for k, t in parts.items()}, tmp)
-
-# %% ../../nbs/train/monitor.ipynb #390a7f5d
-@patch
-def _open_file(self:RankMonitor):
-    "Begin the file, or go on with the records in it."
-    if self.file is None: return
-    if self.file.exists():
-        if not self.resume:
-            raise FileExistsError(f"{self.file} already exists: choose another file, or go on with it (resume=True)")
-        self.records = read_records(self.file)
-        if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
-    self._rewrite()
-
-@patch
-def _rewrite(self:RankMonitor):
-    "Write all records into the file."
-    with new_file(self.file) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in self.records))
-
-@patch
-def _append(self:RankMonitor, record):
-    "Add a record to the file, down to the disk."
-    with self.file.open('ab') as f:
-        f.write(json.dumps(record).encode()+b'\n')
-        f.flush()
-        os.fsync(f.fileno())
-
-# %% ../../nbs/train/monitor.ipynb #255e3fc0
-@patch
-def _drop_later_records(self:RankMonitor):
-    "Drop the records of this fit that are going to be made again."
-    kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
-    self._fresh = False
-    if len(kept) == len(self.records): return
-    self.records, self._table = kept, None
-    if self.file is not None: self._rewrite()
-
-@patch
-def after_pred(self:RankMonitor):
-    "Take the hooks away after the forward pass."
-    if self._watch is not None: self._watch.close()
-
-@patch
-def after_cancel_batch(self:RankMonitor): self.after_pred()
-
-@patch
-def _stop_watching(self:RankMonitor):
-    "Forget the last forward pass."
-    self.after_pred()
-    self._watch = None
-
-# %% ../../nbs/train/monitor.ipynb #b5cd2569
-@patch
-def _is_due(self:RankMonitor):
-    "Tell whether it is time for a record."
-    gap, r = self.every or max(1, math.ceil(self._total/20)), self.records[-1] if self.records else None
-    if r is None or r['start'] != self._offset or r['last']: return True # the first of this fit
-    if (self._at-self._offset)//gap == (r['step']-self._offset)//gap: return False
-    if self.every: return True
-    trained = time.perf_counter()-self._began-self._spent
-    return self._spent+2*self._cost <= self.budget*trained
-
-@patch
-def before_batch(self:RankMonitor):
-    "Watch the forward pass if a record is due."
-    if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
-    self._at = self._offset+self.epoch*self.n_iter+self.iter
-    self._done = self._at+1
-    if self._fresh: self._drop_later_records()
-    self._waiting = self._waiting or self._is_due()
-    if not self._waiting or not {'activation', 'residual'} & set(self.what): return
-    began = time.perf_counter()
-    self._stop_watching()
-    self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
-        outputs='activation' in self.what, hidden='residual' in self.what)
-    self._spent += time.perf_counter()-began
-
-# %% ../../nbs/train/monitor.ipynb #c08aa8d5
-@patch
-@torch.no_grad()
-def _record(self:RankMonitor, step, last=False):
-    "Measure everything, and keep it."
-    if torch.cuda.is_available(): torch.cuda.synchronize()
-    began = time.perf_counter()
-    layers = _layers_now(self.learn.model, self.roles)
-    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'_{k}_rows')(layers)]
-    record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
-    self.records.append(record)
-    if self.file is not None: self._append(record)
-    self._draw_live()
-    self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
-    self._spent += self._cost
-    self._stop_watching()
-
-@patch
-def before_step(self:RankMonitor):
-    "Make a record if one is due; not reached while gradients accumulate."
-    if self._waiting: self._record(self._at)
-    self._waiting = False
-
-@patch
-def after_fit(self:RankMonitor):
-    "Make a last record, of the weights."
-    self._stop_watching()
-    if getattr(self, '_at', None) is not None: self._record(self._done, last=True)
-
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
 def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
@@ -290,6 +153,143 @@ def _activation_rows(self:RankMonitor, layers):
 def _residual_rows(self:RankMonitor, layers):
     "Give the token residual by depth; 0 is what enters the first block."
     return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+
+# %% ../../nbs/train/monitor.ipynb #d5d6a3c6
+@patch
+def before_fit(self:RankMonitor):
+    "Check the model, and remember its weights."
+    self.run = not rank_distrib() and not hasattr(self.learn, 'lr_finder')
+    if not self.run: return
+    self._stop_watching()
+    layers = linears(self.learn.model, self.roles)
+    if self._offset is None: self._open_file()
+    self._offset = self._done
+    if 'update' in self.what and self._from is None: self._remember(layers)
+    self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
+    self._began, self._spent, self._fresh = time.perf_counter(), 0., True
+
+@patch
+def _remember(self:RankMonitor, layers):
+    "Keep the weights from which updates are measured, in memory and beside the file."
+    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.safetensors')
+    device = next(self.learn.model.parameters()).device
+    if self.records and kept is not None:
+        if not kept.is_file():
+            raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
+                                    "leave 'update' out of what, or begin another file")
+        parts = load_file(kept, device=str(device))
+        names = {k.rpartition(':')[0] for k in parts}
+        self._from = {n: MatrixSum(*(parts.get(f'{n}:{k}') for k in MatrixSum._fields)) for n in names}
+        return
+    if self.start is not None: layers = _layers_now(self.start, self.roles)
+    self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
+    if kept is None: return
+    parts = {f'{n}:{k}': t for n, x in self._from.items() for k, t in x._asdict().items() if t is not None}
+    with new_file(kept) as tmp: save_file({k: t.cpu().contiguous() for k, t in parts.items()}, tmp)
+
+# %% ../../nbs/train/monitor.ipynb #390a7f5d
+@patch
+def _open_file(self:RankMonitor):
+    "Begin the file, or go on with the records in it."
+    if self.file is None: return
+    if self.file.exists():
+        if not self.resume:
+            raise FileExistsError(f"{self.file} already exists: choose another file, or go on with it (resume=True)")
+        self.records = read_records(self.file)
+        if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
+    self._rewrite()
+
+@patch
+def _rewrite(self:RankMonitor):
+    "Write all records into the file."
+    with new_file(self.file) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in self.records))
+
+@patch
+def _append(self:RankMonitor, record):
+    "Add a record to the file, down to the disk."
+    with self.file.open('ab') as f:
+        f.write(json.dumps(record).encode()+b'\n')
+        f.flush()
+        os.fsync(f.fileno())
+
+# %% ../../nbs/train/monitor.ipynb #b5cd2569
+@patch
+def _is_due(self:RankMonitor):
+    "Tell whether it is time for a record."
+    gap, r = self.every or max(1, math.ceil(self._total/20)), self.records[-1] if self.records else None
+    if r is None or r['start'] != self._offset or r['last']: return True # the first of this fit
+    if (self._at-self._offset)//gap == (r['step']-self._offset)//gap: return False
+    if self.every: return True
+    trained = time.perf_counter()-self._began-self._spent
+    return self._spent+2*self._cost <= self.budget*trained
+
+@patch
+def before_batch(self:RankMonitor):
+    "Watch the forward pass if a record is due."
+    if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
+    self._at = self._offset+self.epoch*self.n_iter+self.iter
+    self._done = self._at+1
+    if self._fresh: self._drop_later_records()
+    self._waiting = self._waiting or self._is_due()
+    if not self._waiting or not {'activation', 'residual'} & set(self.what): return
+    began = time.perf_counter()
+    self._stop_watching()
+    self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
+        outputs='activation' in self.what, hidden='residual' in self.what)
+    self._spent += time.perf_counter()-began
+
+# %% ../../nbs/train/monitor.ipynb #255e3fc0
+@patch
+def _drop_later_records(self:RankMonitor):
+    "Drop the records of this fit that are going to be made again."
+    kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
+    self._fresh = False
+    if len(kept) == len(self.records): return
+    self.records, self._table = kept, None
+    if self.file is not None: self._rewrite()
+
+@patch
+def after_pred(self:RankMonitor):
+    "Take the hooks away after the forward pass."
+    if self._watch is not None: self._watch.close()
+
+@patch
+def after_cancel_batch(self:RankMonitor): self.after_pred()
+
+@patch
+def _stop_watching(self:RankMonitor):
+    "Forget the last forward pass."
+    self.after_pred()
+    self._watch = None
+
+# %% ../../nbs/train/monitor.ipynb #c08aa8d5
+@patch
+@torch.no_grad()
+def _record(self:RankMonitor, step, last=False):
+    "Measure everything, and keep it."
+    if torch.cuda.is_available(): torch.cuda.synchronize()
+    began = time.perf_counter()
+    layers = _layers_now(self.learn.model, self.roles)
+    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'_{k}_rows')(layers)]
+    record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
+    self.records.append(record)
+    if self.file is not None: self._append(record)
+    self._draw_live()
+    self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
+    self._spent += self._cost
+    self._stop_watching()
+
+@patch
+def before_step(self:RankMonitor):
+    "Make a record if one is due; not reached while gradients accumulate."
+    if self._waiting: self._record(self._at)
+    self._waiting = False
+
+@patch
+def after_fit(self:RankMonitor):
+    "Make a last record, of the weights."
+    self._stop_watching()
+    if getattr(self, '_at', None) is not None: self._record(self._done, last=True)
 
 # %% ../../nbs/train/monitor.ipynb #6bfa73b9
 def _display(fig):
