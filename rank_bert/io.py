@@ -1,4 +1,4 @@
-"""Reach the hub within three seconds or not at all, and write folders that are whole or absent.
+"""Ask within three seconds whether the hub answers, and write files and folders that are whole or absent.
 
 Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 
@@ -9,23 +9,23 @@ __all__ = ['hub_reachable', 'check_new', 'new_folder', 'new_file', 'json_text']
 
 # %% ../nbs/io.ipynb #5a2e457b
 import json, math, os, shutil, tempfile, threading, time
-from huggingface_hub.constants import ENDPOINT
 from contextlib import contextmanager
+from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
 
 # %% ../nbs/io.ipynb #b3628097
-_hub = {} # endpoint -> did it answer, and when was that
+_hub = {} # endpoint -> did it answer, and when did we ask?
 
 def _ask_hub(endpoint, timeout, answer):
-    "Put into `answer` whether `endpoint` responds at all, whatever its status."
+    "Put into `answer` whether `endpoint` responds at all, with any status."
     import httpx
     try: httpx.head(endpoint, timeout=timeout, follow_redirects=False); answer.append(True)
-    except Exception: answer.append(False)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError): answer.append(False)
 
 # %% ../nbs/io.ipynb #f09004b6
 def hub_reachable(
     timeout:float=3., # Longest wait in seconds
-    refresh:bool=False, # Ask again although this process already knows?
+    refresh:bool=False, # Ask again even if this process already knows?
 )->bool: # False at once when `HF_HUB_OFFLINE` is set
     "Tell within `timeout` seconds whether the model hub answers."
     if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE') for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')): return False
@@ -41,15 +41,13 @@ def hub_reachable(
 # %% ../nbs/io.ipynb #6fc6c857
 _OURS = ('config.json', 'adapter_config.json', 'results.json', 'tuning.json', 'results.csv')
 
-def _check_ours(path):
-    "Raise unless the folder `path` is a saved model or a result, and not one that we are in."
+def _is_result(path):
+    "Is the folder `path` a saved model or a result, and not one that we are in?"
     inside = path.resolve() in (Path.cwd(), Path.home(), *Path.cwd().parents)
-    if inside or not any((path/o).is_file() for o in _OURS):
-        raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
+    return not inside and any((path/o).is_file() for o in _OURS)
 
-# %% ../nbs/io.ipynb #a55dfce1
-def _check_writable(path):
-    "Raise unless something can be made beside `path`, or where its first missing folder would be."
+def _try_writing(path):
+    "Create a nameless file where the first missing folder of `path` would be."
     place = next(p for p in path.resolve().parents if p.exists())
     if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
     try: tempfile.TemporaryFile(dir=place).close()
@@ -57,18 +55,19 @@ def _check_writable(path):
 
 # %% ../nbs/io.ipynb #f8802027
 def check_new(
-    path:str|Path, # Where something is to be written
-    overwrite:bool=False, # Is it fine to replace what is there?
-    folder:bool=True, # Is it to be a folder? Otherwise a file
-)->Path: # The same, as a `Path`
+    path:str|Path, # Where you want to write
+    overwrite:bool=False, # Replace what is there?
+    folder:bool=True, # Write a folder? Otherwise a file
+)->Path: # `path` as a `Path`
     "Raise `OSError` if `path` already holds something, or cannot be written."
     path = Path(path)
     if folder and path.is_file(): raise FileExistsError(f'{path} is a file, which no folder replaces: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken and not overwrite: raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
-    if folder and taken: _check_ours(path)
-    _check_writable(path)
+    if taken and folder and not _is_result(path):
+        raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
+    _try_writing(path)
     return path
 
 # %% ../nbs/io.ipynb #5bcf6fa5

@@ -1,4 +1,4 @@
-"""From text files to masked batches: documents, a vocabulary of their own, packed examples, and new masks every epoch.
+"""From text files to masked batches: documents, a vocabulary, packed rows of tokens, and new masks every epoch.
 
 Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 
@@ -7,15 +7,16 @@ Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 # %% auto #0
 __all__ = ['TEXT_FORMATS', 'LAYOUTS', 'SHARES', 'plain_documents', 'wikitext_documents', 'read_corpus', 'split_documents',
            'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'token_counts', 'unigram_entropy', 'MaskedTexts',
-           'check_layout', 'make_examples', 'check_probability', 'MaskedDL']
+           'check_layout', 'make_examples', 'MaskedDL']
 
 # %% ../../nbs/data/corpus.ipynb #81926463
-import hashlib, re
+import re
 from pathlib import Path
 import numpy as np, pandas as pd, torch
 from fastcore.basics import listify, patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
+from ..checks import check_count, check_fraction, check_name
 from .loaders import TextDL, length_sorted_order
 from .tables import check_texts, read_lines
 from .tokens import TokenizedTexts
@@ -25,7 +26,7 @@ from .wordpiece import train_wordpiece
 def plain_documents(
     lines:list, # Lines of a file
 )->list[list[str]]: # Documents, each a list of paragraphs
-    "Take each line for a paragraph, and an empty one for the end of a document."
+    "Take each line as a paragraph, and an empty one as the end of a document."
     docs = [[]]
     for o in map(str.strip, lines):
         if o: docs[-1].append(o)
@@ -38,7 +39,7 @@ _HEADING, _TITLE = re.compile(r'\s*((?:= )+)(.*?)((?: =)+)\s*'), re.compile(r'\s
 def wikitext_documents(
     lines:list, # Lines of a file
 )->list[list[str]]: # Documents, each a list of paragraphs
-    "Read WikiText: an article a document, its marks undone."
+    "Read WikiText, one document for each article, without its markup."
     docs = [[]]
     for o in lines:
         if _TITLE.fullmatch(o) and docs[-1]: docs.append([])
@@ -51,7 +52,7 @@ TEXT_FORMATS = dict(plain=plain_documents, wikitext=wikitext_documents)
 
 # %% ../../nbs/data/corpus.ipynb #76ba063b
 def _text_files(files):
-    "The paths of `files`, where a folder stands for all the .txt files in it."
+    "Give the paths of `files`, where a folder stands for all its .txt files."
     res = []
     for o in listify(files):
         o = Path(o).expanduser()
@@ -66,7 +67,7 @@ def read_corpus(
     format:str=None, # Key of `TEXT_FORMATS`; None for WikiText where a file begins with a title of one, else plain
 )->list[list[str]]: # Documents, each a list of paragraphs
     "Read text files into documents."
-    if format is not None and format not in TEXT_FORMATS: raise ValueError(f"format is {format!r}, which is not one of {', '.join(TEXT_FORMATS)}")
+    if format is not None: check_name(format, 'format', TEXT_FORMATS)
     docs = []
     for f in _text_files(files):
         lines = read_lines(f)
@@ -78,22 +79,21 @@ def read_corpus(
 # %% ../../nbs/data/corpus.ipynb #7aa9d99f
 def split_documents(
     docs:list, # Documents
-    valid:float=0.05, # Share of the text to set aside
+    valid:float=0.05, # Fraction of the text to set aside
     seed:int=42, # Decides which
 )->tuple: # Documents to train on, documents to validate on
     "Set some documents aside."
-    if not 0 < valid < 1: raise ValueError(f'valid is {valid!r}, which is not a share between 0 and 1')
-    one = len(docs) == 1
-    if one: docs = [[o] for o in docs[0]]
-    if len(docs) < 2: raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
+    check_fraction(valid, 'valid', one=False)
+    if sum(map(len, docs)) < 2: raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
+    if one := len(docs) == 1: docs = [[o] for o in docs[0]]
     size = np.array([sum(map(len, o)) for o in docs])
-    order = np.arange(len(docs))[::-1] if one else np.random.default_rng(seed).permutation(len(docs))
     want = valid*size.sum()
-    if not one: order = order[size[order] <= max(want, size.min())] # none that is more than the share
+    order = np.arange(len(docs))[::-1] if one else np.random.default_rng(seed).permutation(len(docs))
+    if not one: order = order[size[order] <= max(want, size.min())]
     n = int(np.clip(np.searchsorted(size[order].cumsum(), want) + 1, 1, min(len(order), len(docs) - 1)))
-    aside = set(order[:n].tolist())
-    train, aside = [o for i, o in enumerate(docs) if i not in aside], [docs[i] for i in sorted(aside)]
-    return ([sum(train, [])], [sum(aside, [])]) if one else (train, aside)
+    aside = sorted(order[:n].tolist())
+    train, valid = [o for i, o in enumerate(docs) if i not in set(aside)], [docs[i] for i in aside]
+    return ([sum(train, [])], [sum(valid, [])]) if one else (train, valid)
 
 # %% ../../nbs/data/corpus.ipynb #65c932f9
 def corpus_tokenizer(
@@ -103,15 +103,13 @@ def corpus_tokenizer(
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case)
     "Train a WordPiece tokenizer on documents, the same one each time."
-    if vocab_size is not None and (isinstance(vocab_size, bool) or not isinstance(vocab_size, int) or vocab_size < 6):
-        raise ValueError(f'vocab_size is {vocab_size!r}, which is not a whole number above 5')
+    check_count(vocab_size, 'vocab_size', 6, none=True)
     texts = [o.replace('[UNK]', ' ') for d in docs for o in check_texts(d, 'paragraphs')]
     if not any(map(str.strip, texts)): raise ValueError('there is no text to train a vocabulary on')
     tok = train_wordpiece(texts, vocab_size or 8000, min_frequency, max_length)
-    if vocab_size and len(tok) < vocab_size:
-        raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports only {len(tok):,} pieces that occur {min_frequency} times: ask for fewer')
-    if vocab_size and len(tok) > vocab_size: raise ValueError(f'vocab_size is {vocab_size:,}, but the single characters of the text are {len(tok):,} pieces already')
-    return tok
+    if not vocab_size or len(tok) == vocab_size: return tok
+    if len(tok) > vocab_size: raise ValueError(f'vocab_size is {vocab_size:,}, but the single characters of the text are {len(tok):,} pieces already')
+    raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports only {len(tok):,} pieces that occur {min_frequency} times: ask for fewer')
 
 # %% ../../nbs/data/corpus.ipynb #9ca828b1
 class Corpus:
@@ -121,31 +119,26 @@ class Corpus:
         heads:np.ndarray, # Does a word begin at this token?
         paragraphs:np.ndarray, # Where each paragraph begins, and at the end `len(ids)`
         documents:np.ndarray, # Where each document begins, and at the end `len(ids)`
-        tokenizer:PreTrainedTokenizerBase, # Where the tokens came from
+        tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
     ): store_attr()
     def __len__(self): return len(self.ids)
     def __repr__(self): return f'{len(self):,} tokens in {len(self.paragraphs)-1:,} paragraphs of {len(self.documents)-1:,} documents'
 
-# %% ../../nbs/data/corpus.ipynb #6239108f
-def _check_tokenizer(tokenizer):
-    "Raise unless a tokenizer can be used for masked language modelling."
-    if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
-    for k in ('mask_token', 'cls_token', 'sep_token', 'pad_token'):
-        if getattr(tokenizer, k) is None: raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
-
+# %% ../../nbs/data/corpus.ipynb #8113f2cc
 def _word_heads(encoding):
     "Does a word begin at each token of `encoding`?"
     w = encoding.word_ids
     return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
 
-# %% ../../nbs/data/corpus.ipynb #8113f2cc
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 paragraphs
 )->Corpus:
     "Tokenise documents."
-    _check_tokenizer(tokenizer)
+    if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
+    for k in ('mask_token', 'cls_token', 'sep_token', 'pad_token'):
+        if getattr(tokenizer, k) is None: raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
     texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
     for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
@@ -177,46 +170,43 @@ def unigram_entropy(
     return float(-(n[hit]*np.log(q[hit]/q.sum())).sum()/n.sum())
 
 # %% ../../nbs/data/corpus.ipynb #79db0dfa
-def _separated(corpus):
-    "The tokens with a separator between documents, and where words begin in them."
-    at, sep = corpus.documents[1:-1], corpus.tokenizer.sep_token_id
-    return np.insert(corpus.ids, at, sep), np.insert(corpus.heads, at, True)
+def _pack_documents(corpus):
+    "The tokens with a separator between documents, and one row end after all of them."
+    at = corpus.documents[1:-1]
+    ids = np.insert(corpus.ids, at, corpus.tokenizer.sep_token_id)
+    return ids, np.insert(corpus.heads, at, True), np.array([0, len(ids)])
 
-def _packed(corpus):
-    ids, heads = _separated(corpus)
-    return ids, heads, np.array([0, len(ids)])
-
-LAYOUTS = dict(packed=_packed, document=lambda c: (c.ids, c.heads, c.documents), line=lambda c: (c.ids, c.heads, c.paragraphs))
+LAYOUTS = dict(packed=_pack_documents, document=lambda c: (c.ids, c.heads, c.documents), line=lambda c: (c.ids, c.heads, c.paragraphs))
 
 # %% ../../nbs/data/corpus.ipynb #cdd9cff3
 def _ranges(starts, lens):
     "The numbers from each of `starts` on, `lens` of them, one range after the other."
     return np.repeat(starts - np.r_[0, lens.cumsum()[:-1]], lens) + np.arange(lens.sum())
 
-def _cut(bounds, width):
-    "Cut each piece between `bounds` every `width` tokens: where the parts begin, and how long they are."
+def _row_bounds(bounds, width):
+    "Divide each piece between `bounds` every `width` tokens: where the rows begin, and how long they are."
     n = -(-np.diff(bounds)//width)
     starts = np.repeat(bounds[:-1], n) + _ranges(np.zeros(len(n), int), n)*width
     return starts, np.minimum(width, np.repeat(bounds[1:], n) - starts)
 
 # %% ../../nbs/data/corpus.ipynb #25c8fb5b
 class MaskedTexts(TokenizedTexts):
-    "Rows of tokens some of which are to be hidden."
+    "Rows of tokens, some of which are to be hidden."
+    vocab = None
     def __init__(self,
         ids:np.ndarray, # All ids, special ones included
         starts:np.ndarray, # Where each row begins, and at the end `len(ids)`
         words:np.ndarray, # Number of the word of each token, -1 for special tokens
-        tokenizer:PreTrainedTokenizerBase, # Where the tokens came from
+        tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
         max_length:int=128, # Most tokens of a row
         types:np.ndarray=None, # Token types, for pairs of segments
         y:np.ndarray=None, # For pairs: 0 where the second segment follows the first, else 1
     ):
         super().__init__(ids, starts, types)
         store_attr('words,tokenizer,max_length,y')
-    vocab = None
 
 # %% ../../nbs/data/corpus.ipynb #f997af6b
-def _assemble(ids, heads, starts, lens, tokenizer, **kwargs):
+def _assemble_rows(ids, heads, starts, lens, tokenizer, **kwargs):
     "Make rows of segments: `starts` and `lens` are `(rows, segments)`."
     n, s = starts.shape
     row = np.r_[0, (lens.sum(1) + s + 1).cumsum()]
@@ -229,16 +219,30 @@ def _assemble(ids, heads, starts, lens, tokenizer, **kwargs):
     for j in range(1, s): types[_ranges(at[:, j], lens[:, j] + 1)] = 1
     return MaskedTexts(out, row, words, tokenizer, types=types if s > 1 else None, **kwargs)
 
+# %% ../../nbs/data/corpus.ipynb #5a22f723
+def _sentence_pairs(corpus, max_length, seed):
+    "Rows of two segments, the second of which follows the first in about half of them."
+    starts, lens = _row_bounds(corpus.documents, max_length - 3)
+    starts, lens = starts[lens > 1], lens[lens > 1]
+    if len(lens) < 4: raise ValueError(f'the text makes only {len(lens)} pairs of segments: give more text, or do without next_sentence')
+    doc, a = np.searchsorted(corpus.documents, starts, 'right'), -(-lens//2)
+    far = np.sort(np.random.default_rng(seed).permutation(len(lens))[:len(lens)//2])
+    other = np.arange(len(lens))
+    most = np.unique(doc[far], return_counts=True)[1].max()
+    other[far] = np.roll(far, most if most < len(far) else len(far)//2) # a single document: elsewhere in it
+    starts, lens = np.stack([starts, (starts + a)[other]], 1), np.stack([a, (lens - a)[other]], 1)
+    y = (other != np.arange(len(lens))).astype(np.int64)
+    return _assemble_rows(corpus.ids, corpus.heads, starts, lens, corpus.tokenizer, max_length=max_length, y=y)
+
 # %% ../../nbs/data/corpus.ipynb #ed2fcf13
 def check_layout(
     layout:str, # Key of `LAYOUTS`, or 'pairs'
     max_length:int, # Most tokens of a row
     longest:int=None, # `model_max_length` of a tokenizer
 ):
-    "Raise unless rows can be made so."
-    if layout not in (*LAYOUTS, 'pairs'): raise ValueError(f"layout is {layout!r}, which is not one of {', '.join([*LAYOUTS, 'pairs'])}")
-    if max_length < 8: raise ValueError(f"max_length is {max_length}, which leaves too little room: give at least 8")
-    if longest and max_length > longest: raise ValueError(f"max_length is {max_length}, which is not between 8 and {longest}, the tokenizer's model_max_length")
+    "Raise `ValueError` unless you can make such rows."
+    check_name(layout, 'layout', [*LAYOUTS, 'pairs'])
+    check_count(max_length, 'max_length', 8, longest)
 
 def make_examples(
     corpus:Corpus, # Tokens
@@ -248,53 +252,34 @@ def make_examples(
 )->MaskedTexts:
     "Arrange the tokens of a corpus in rows."
     check_layout(layout, max_length, corpus.tokenizer.model_max_length)
-    if layout == 'pairs': return _pairs(corpus, max_length, seed)
+    if layout == 'pairs': return _sentence_pairs(corpus, max_length, seed)
     ids, heads, bounds = LAYOUTS[layout](corpus)
-    starts, lens = _cut(bounds, max_length - 2)
-    return _assemble(ids, heads, starts[:, None], lens[:, None], corpus.tokenizer, max_length=max_length)
-
-# %% ../../nbs/data/corpus.ipynb #5a22f723
-def _pairs(corpus, max_length, seed):
-    "Rows of two segments, the second of which follows the first in about half of them."
-    starts, lens = _cut(corpus.documents, max_length - 3)
-    starts, lens = starts[lens > 1], lens[lens > 1]
-    if len(lens) < 4: raise ValueError(f'the text makes only {len(lens)} pairs of segments: give more text, or do without next_sentence')
-    doc, a = np.searchsorted(corpus.documents, starts, 'right'), -(-lens//2)
-    far = np.sort(np.random.default_rng(seed).permutation(len(lens))[:len(lens)//2])
-    other = np.arange(len(lens))
-    most = np.unique(doc[far], return_counts=True)[1].max()
-    other[far] = np.roll(far, most if most < len(far) else len(far)//2) # of a single document, elsewhere in it
-    starts, lens = np.stack([starts, (starts + a)[other]], 1), np.stack([a, (lens - a)[other]], 1)
-    return _assemble(corpus.ids, corpus.heads, starts, lens, corpus.tokenizer, max_length=max_length, y=(other != np.arange(len(lens))).astype(np.int64))
+    starts, lens = _row_bounds(bounds, max_length - 2)
+    return _assemble_rows(ids, heads, starts[:, None], lens[:, None], corpus.tokenizer, max_length=max_length)
 
 # %% ../../nbs/data/corpus.ipynb #ef733e7e
 SHARES = dict(mask=0.8, random=0.1) # the rest stays as it is
 
-def check_probability(
-    p:float, # Share of the tokens to hide
-)->float: # The same
-    "Raise unless `p` lies between 0 and 1."
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p < 1: raise ValueError(f'mask probability is {p!r}, which is not between 0 and 1, both excluded')
-    return p
+@patch(as_prop=True)
+def ordinary_ids(self:MaskedTexts):
+    "Ids of all tokens but the special ones."
+    return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids).astype(np.int32)
 
 @patch
 def mask(self:MaskedTexts,
     rng:np.random.Generator, # Source of randomness
-    p:float=0.15, # Share of the tokens to hide
+    p:float=0.15, # Fraction of the tokens to hide
     whole_word:bool=False, # Hide all tokens of a word, or none?
 )->tuple: # Ids of all rows with some hidden, and the places of these in ascending order
     "Hide tokens in every row."
-    free = self.words >= 0
+    check_fraction(p, 'mask probability', one=False)
     u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words] if whole_word else rng.random(len(self.ids), np.float32)
-    where = np.flatnonzero(free & (u < check_probability(p)))
+    where = np.flatnonzero((self.words >= 0) & (u < p))
     kind, ids = rng.random(len(where), np.float32), self.ids.copy()
     ids[where[kind < SHARES['mask']]] = self.tokenizer.mask_token_id
     other = where[(kind >= SHARES['mask']) & (kind < sum(SHARES.values()))]
-    ids[other] = rng.choice(self._candidates, len(other))
+    ids[other] = rng.choice(self.ordinary_ids, len(other))
     return ids, where
-
-@patch(as_prop=True)
-def _candidates(self:MaskedTexts): return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids).astype(np.int32)
 
 # %% ../../nbs/data/corpus.ipynb #08b78c6c
 class MaskedDL(TextDL):
@@ -302,16 +287,15 @@ class MaskedDL(TextDL):
     def __init__(self,
         dataset:MaskedTexts, # Rows
         bs:int=32, # Rows a batch
-        shuffle:bool=False, # New order each pass? Otherwise the same batches each time
-        p:float=0.15, # Share of the tokens to hide
+        shuffle:bool=False, # Draw a new order each pass? Otherwise the same batches each time
+        p:float=0.15, # Fraction of the tokens to hide
         masks:int=None, # Number of different masks of a row; None for new ones each pass
         whole_word:bool=False, # Hide all tokens of a word, or none?
         stops:list=None, # Steps at which an epoch ends
         seed:int=42, # Decides orders and masks
         **kwargs
     ):
-        check_probability(p)
-        if masks is not None and (isinstance(masks, bool) or not isinstance(masks, int) or masks < 1): raise ValueError(f'masks is {masks!r}, which is neither None nor a positive whole number')
+        check_fraction(p, 'mask probability', one=False); check_count(masks, 'masks', none=True)
         self.step, self._drawn = 0, (None, None)
         store_attr('p,masks,whole_word,stops')
         super().__init__(dataset, bs=bs, shuffle=shuffle, seed=seed, **kwargs)
@@ -333,7 +317,7 @@ def __len__(self:MaskedDL):
 def draw(self:MaskedDL,
     number:int, # Which pass
 )->tuple: # Order of the rows, ids with some hidden, places of these
-    "Order and masks of a pass over the rows."
+    "Draw the order and the masks of a pass over the rows."
     if self._drawn[0] != number:
         if self.shuffle: order = length_sorted_order(self.res, self.bs, np.random.default_rng([self.seed, number]))
         else: order = np.argsort(-self.res, kind='stable')
@@ -355,12 +339,11 @@ def batch_at(self:MaskedDL,
     lo, hi = np.searchsorted(where, d.starts[idxs]), np.searchsorted(where, d.starts[idxs+1])
     here = where[_ranges(lo, hi - lo)]
     at = here + np.repeat(np.arange(len(idxs))*x.shape[1] - d.starts[idxs], hi - lo)
-    return self._tensors(x, keep, idxs, at, d.ids[here])
+    return self._masked_tensors(x, keep, idxs, at, d.ids[here])
 
-# %% ../../nbs/data/corpus.ipynb #92173b45
 @patch
-def _tensors(self:MaskedDL, ids, keep, idxs, at, labels):
-    "A batch of arrays as tensors; a batch in which nothing is hidden asks for one token as it is."
+def _masked_tensors(self:MaskedDL, ids, keep, idxs, at, labels):
+    "A batch of arrays as tensors."
     d = self.dataset
     if not len(at): at, labels = np.array([1]), d.ids[d.starts[idxs[:1]] + 1]
     x = dict(input_ids=ids, attention_mask=keep.astype(np.int64), masked_positions=at)
@@ -368,9 +351,10 @@ def _tensors(self:MaskedDL, ids, keep, idxs, at, labels):
     x, y = {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(labels.astype(np.int64))
     return (x, y) if d.y is None else (x, y, torch.from_numpy(d.y[idxs]))
 
+# %% ../../nbs/data/corpus.ipynb #92173b45
 @patch
 def create_batches(self:MaskedDL, samps):
-    "The batches of the coming epoch, after which `step` counts them as seen."
+    "Make the batches of the coming epoch, after which `step` counts them as seen."
     first, n = (self.step, len(self)) if self.shuffle else (0, self.per_pass)
     for s in range(first, first + n): yield self.batch_at(s)
     self.step = first + n if self.shuffle else 0
@@ -387,8 +371,9 @@ def batch_frame(self:MaskedDL,
 )->pd.DataFrame: # Text, what was hidden, and predictions
     "Make a table of a batch."
     x, y, *_ = self.one_batch() if b is None else b
-    t, rows, width = self.dataset.tokenizer, x['masked_positions'].cpu()//x['input_ids'].shape[1], x['input_ids'].shape[1]
+    t, ids = self.dataset.tokenizer, x['input_ids'][:max_n]
+    rows = x['masked_positions'].cpu()//ids.shape[1]
     names = lambda o, r: ' '.join(t.convert_ids_to_tokens(o.cpu()[rows == r].tolist()))
-    res = pd.DataFrame([dict(text=t.decode(x['input_ids'][r][x['attention_mask'][r] > 0]), hidden=names(y, r)) for r in range(min(max_n, len(x['input_ids'])))])
+    res = pd.DataFrame([dict(text=t.decode(o[x['attention_mask'][r] > 0]), hidden=names(y, r)) for r, o in enumerate(ids)])
     if out is not None: res['predicted'] = [names(out, r) for r in range(len(res))]
     return res

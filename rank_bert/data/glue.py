@@ -1,4 +1,4 @@
-"""Read any GLUE task from the hub, from its official files, from a saved data set, or from the sample inside this package.
+"""Load any GLUE task from the hub, from its official files, from a saved data set, or from the sample inside this package.
 
 Docs: https://rank-bert.github.io/rank_bert/data/glue.html.md"""
 
@@ -22,28 +22,28 @@ from .tables import read_lines, read_tsv, write_tsv
 from ..io import hub_reachable
 
 # %% ../../nbs/data/glue.ipynb #b10396ae
-def _names(o): return o.split('|') if isinstance(o, str) else list(o)
+def _split_names(o): return o.split('|') if isinstance(o, str) else list(o)
 
 class GlueTask:
-    "One task: its columns and classes, and how its official files have them."
+    "One task: its columns and classes, on the hub and in its official files."
     def __init__(self,
         name:str, # As on the hub
         folder:str, # In the official download
-        text_cols:str, # Text columns on the hub; names are separated by '|' here and below
+        text_cols:str, # Text columns on the hub; '|' separates names, here and below
         labels:str=None, # Classes in order; None for scores
         header:str='sentence|label', # Columns of train.tsv
         test_header:str='index|sentence', # Columns of test.tsv
         dev_header:str=None, # Columns of dev.tsv; None: as train.tsv
         text_in_file:str=None, # Text columns in the files; None: as on the hub
         label_in_file:str='label', # Label column in the files
-        words:bool=False, # Are labels names there, rather than numbers?
+        words:bool=False, # Are labels names in the files, rather than numbers?
         headless:bool=False, # Do train.tsv and dev.tsv lack their header?
         broken:str='raise', # What to do with rows of the wrong length
     ):
         store_attr()
-        self.text_cols, self.labels = _names(text_cols), labels and _names(labels)
-        self.text_in_file = _names(text_in_file or text_cols)
-        self.headers = {k: _names(v) for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
+        self.text_cols, self.labels = _split_names(text_cols), labels and _split_names(labels)
+        self.text_in_file = _split_names(text_in_file or text_cols)
+        self.headers = {k: _split_names(v) for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
 
 # %% ../../nbs/data/glue.ipynb #629d7de1
@@ -56,8 +56,8 @@ GLUE_TASKS = {o.name: o for o in (
     GlueTask('sst2', 'SST-2', 'sentence', 'negative|positive'),
     GlueTask('mrpc', 'MRPC', _PAIR, 'not_equivalent|equivalent', 'Quality|#1 ID|#2 ID|#1 String|#2 String', 'index|#1 ID|#2 ID|#1 String|#2 String',
              text_in_file='#1 String|#2 String', label_in_file='Quality'),
-    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate', 'id|qid1|qid2|question1|question2|is_duplicate', 'id|question1|question2',
-             label_in_file='is_duplicate', broken='skip'),
+    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate', 'id|qid1|qid2|question1|question2|is_duplicate',
+             'id|question1|question2', label_in_file='is_duplicate', broken='skip'),
     GlueTask('stsb', 'STS-B', _PAIR, None, _STSB + '|score', _STSB, label_in_file='score'),
     GlueTask('mnli', 'MNLI', 'premise|hypothesis', 'entailment|neutral|contradiction', _MNLI + '|label1|gold_label', _MNLI,
              _MNLI + '|label1|label2|label3|label4|label5|gold_label', _PAIR, 'gold_label', words=True),
@@ -66,28 +66,29 @@ GLUE_TASKS = {o.name: o for o in (
     GlueTask('wnli', 'WNLI', _PAIR, 'not_entailment|entailment', _TWO + '|label', _TWO))}
 
 # %% ../../nbs/data/glue.ipynb #bf06cd6d
-def _plain(name): return ''.join(o for o in str(name).lower() if o.isalnum())
+def _plain_name(name): return ''.join(o for o in str(name).lower() if o.isalnum())
 
 def glue_task(
     task:str, # Name of a task, in the spelling of the hub or of the paper
 )->GlueTask: # Its entry in `GLUE_TASKS`
     "Find a task, or raise `ValueError` with the names of all nine."
-    if _plain(task) not in GLUE_TASKS: raise ValueError(f'{task!r} is not a GLUE task; the nine are {", ".join(GLUE_TASKS)}')
-    return GLUE_TASKS[_plain(task)]
+    if _plain_name(task) not in GLUE_TASKS: raise ValueError(f'{task!r} is not a GLUE task; the nine are {", ".join(GLUE_TASKS)}')
+    return GLUE_TASKS[_plain_name(task)]
 
 # %% ../../nbs/data/glue.ipynb #41a8d7e0
 @patch
 def files(self:GlueTask)->dict: # Split -> file name
-    "Official file of each split."
+    "Give the official file of each split."
     if self.name != 'mnli': return dict(train='train.tsv', validation='dev.tsv', test='test.tsv')
-    return dict(train='train.tsv', **{f'{a}_{o}': f'{b}_{o}.tsv' for a, b in (('validation', 'dev'), ('test', 'test')) for o in ('matched', 'mismatched')})
+    kinds = [(a, b, o) for a, b in (('validation', 'dev'), ('test', 'test')) for o in ('matched', 'mismatched')]
+    return dict(train='train.tsv', **{f'{a}_{o}': f'{b}_{o}.tsv' for a, b, o in kinds})
 
 @patch(as_prop=True)
 def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.startswith('validation')]
 
 # %% ../../nbs/data/glue.ipynb #57d36128
 @patch
-def _label(self:GlueTask, text, place):
+def _label_number(self:GlueTask, text, place):
     "Class number, or score, of a label as written."
     if self.labels is None:
         try: return float(text)
@@ -110,19 +111,23 @@ def read_file(self:GlueTask,
     "Read an official file."
     test = split.startswith('test')
     t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
-    wanted = self.text_in_file + ([] if test else [self.label_in_file])
-    missing = [o for o in wanted if o not in t]
+    missing = [o for o in self.text_in_file + ([] if test else [self.label_in_file]) if o not in t]
     if missing: raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t))}: is it {self.name}'s official file?")
     cols = {new: t[old].tolist() for new, old in zip(self.text_cols, self.text_in_file)}
-    labelled = self.label_in_file in t
-    cols['label'] = [self._label(o, f'{path}, line {line}') for line, o in t[self.label_in_file].items()] if labelled else [-1]*len(t)
+    if self.label_in_file not in t: cols['label'] = [-1]*len(t)
+    else: cols['label'] = [self._label_number(o, f'{path}, line {line}') for line, o in t[self.label_in_file].items()]
     return Dataset.from_dict({**cols, 'idx': range(len(t))}, features=self.features)
 
 # %% ../../nbs/data/glue.ipynb #75dacef9
-def _fill(name, i): return str(i) if name in ('index', 'id') else '' if name == 'star' else '-'
+def _unread_value(name, i): return str(i) if name in ('index', 'id') else '' if name == 'star' else '-'
 
 @patch
-def _label_text(self:GlueTask, y): return f'{y:.3f}' if self.labels is None else self.labels[y] if self.words else str(y)
+def _file_row(self:GlueTask, i, row, names):
+    "Row `i` of an official file whose columns are `names`."
+    y = row['label']
+    label = f'{y:.3f}' if self.labels is None else self.labels[y] if self.words else str(y)
+    vals = {**{new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}, self.label_in_file: label}
+    return [vals[n] if n in vals else _unread_value(n, i) for n in names]
 
 def write_glue(
     task:str, # Name of a task
@@ -132,12 +137,9 @@ def write_glue(
     "Write a task's official files."
     t = glue_task(task)
     for split, file in t.files().items():
-        names = t.headers[file.split('_')[0].removesuffix('.tsv')]
-        def row(i, o):
-            vals = {**{new: o[old] for old, new in zip(t.text_cols, t.text_in_file)}, t.label_in_file: t._label_text(o['label'])}
-            return [vals[n] if n in vals else _fill(n, i) for n in names]
-        headless = t.headless and not split.startswith('test')
-        if split in data: write_tsv(Path(folder)/t.folder/file, [row(i, o) for i, o in enumerate(data[split])], None if headless else names)
+        if split not in data: continue
+        names, headless = t.headers[file.split('_')[0].removesuffix('.tsv')], t.headless and not split.startswith('test')
+        write_tsv(Path(folder)/t.folder/file, [t._file_row(i, o, names) for i, o in enumerate(data[split])], None if headless else names)
 
 # %% ../../nbs/data/glue.ipynb #ceaef571
 def task_folder(
@@ -147,19 +149,23 @@ def task_folder(
     "Find the folder of a task."
     t, source = glue_task(task), Path(source)
     if not source.is_dir(): raise FileNotFoundError(f"{source}: no such folder; source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
-    inside = [o for o in sorted(source.iterdir()) if o.is_dir() and _plain(o.name) == t.name]
+    inside = [o for o in sorted(source.iterdir()) if o.is_dir() and _plain_name(o.name) == t.name]
     for o in [*inside, source]:
         if (o/'dataset_dict.json').exists() or (o/'train.tsv').exists(): return o
     raise FileNotFoundError(f'{source} has neither {t.folder}/train.tsv nor train.tsv nor a data set written by save_to_disk, '
                             f'only {", ".join(sorted(o.name for o in source.iterdir())[:12]) or "nothing"}')
 
 # %% ../../nbs/data/glue.ipynb #fa0bbc43
-def _check_saved(t, data, folder):
-    "Raise `ValueError` unless a saved data set has the columns and splits of task `t`."
-    for o in ('train', *t.valid_splits):
+@patch
+def read_saved(self:GlueTask,
+    folder:str|Path, # Folder written by `save_to_disk`
+)->DatasetDict: # Its splits
+    "Read a saved data set that has the columns and splits of this task."
+    data = datasets.load_from_disk(folder)
+    for o in ('train', *self.valid_splits):
         if o not in data: raise ValueError(f'{folder} has no split {o!r}, only {", ".join(data)}')
-        lack = [c for c in [*t.text_cols, 'label'] if c not in data[o].column_names]
-        if lack: raise ValueError(f'{folder}, split {o}: no column {lack[0]!r}, only {", ".join(data[o].column_names)}')
+        missing = [c for c in [*self.text_cols, 'label'] if c not in data[o].column_names]
+        if missing: raise ValueError(f'{folder}, split {o}: no column {missing[0]!r}, only {", ".join(data[o].column_names)}')
     return data
 
 def read_glue(
@@ -168,7 +174,7 @@ def read_glue(
 )->DatasetDict: # Its splits
     "Read a task from official files or a saved data set."
     t, folder = glue_task(task), task_folder(task, source)
-    if (folder/'dataset_dict.json').exists(): return _check_saved(t, datasets.load_from_disk(folder), folder)
+    if (folder/'dataset_dict.json').exists(): return t.read_saved(folder)
     for split in t.valid_splits:
         if not (folder/t.files()[split]).exists(): raise FileNotFoundError(f'{folder/t.files()[split]}: no such file')
     return DatasetDict({k: t.read_file(folder/v, k) for k, v in t.files().items() if (folder/v).exists()})
@@ -187,7 +193,7 @@ def _offline():
 def glue_from_hub(
     task:str, # Name of a task
 )->DatasetDict: # Its splits
-    "Load a task from the hub, or from the cache of an earlier time."
+    "Load a task from the hub, or from the cache of an earlier download."
     t, there = glue_task(task), hub_reachable()
     try:
         with nullcontext() if there else _offline(): return datasets.load_dataset('nyu-mll/glue', t.name)
@@ -198,19 +204,19 @@ def glue_from_hub(
 
 # %% ../../nbs/data/glue.ipynb #913a7709
 def sample_folder()->Path: # An official GLUE folder, and vocab.txt
-    "Where the sample is."
+    "Give the folder of the sample."
     return Path(str(resources.files('rank_bert.data')))/'sample'
 
 def sample_tokenizer()->PreTrainedTokenizerBase: # A BERT tokenizer
-    "Tokenizer of the sample's vocabulary."
-    vocab = {o:i for i, o in enumerate(read_lines(sample_folder()/'vocab.txt'))}
+    "Load the tokenizer of the sample's vocabulary."
+    vocab = {o: i for i, o in enumerate(read_lines(sample_folder()/'vocab.txt'))}
     return BertTokenizerFast(vocab=vocab, model_max_length=512, do_lower_case=True)
 
 # %% ../../nbs/data/glue.ipynb #4f363e58
 def glue_source(
     source:str|Path=None, # As in `load_glue`
 )->str|Path: # 'sample', 'hub' or a folder
-    "Tell where GLUE comes from: `source` if it is given, else $RANK_BERT_GLUE, else the hub."
+    "Tell where GLUE comes from: `source` if you give it, else $RANK_BERT_GLUE, else the hub."
     return source or os.environ.get('RANK_BERT_GLUE') or 'hub'
 
 def load_glue(
@@ -223,19 +229,16 @@ def load_glue(
     return read_glue(t.name, sample_folder() if source == 'sample' else source)
 
 # %% ../../nbs/data/glue.ipynb #ba1f69ab
-@delegates(text_dls)
+@delegates(text_dls, but=['data', 'text_cols', 'label_col', 'label_sep', 'valid', 'vocab', 'regression'])
 def glue_dls(
     task:str, # Name of a task
     tokenizer:PreTrainedTokenizerBase=None, # Fast tokenizer; None for the sample's own
     source:str|Path=None, # As in `load_glue`
     bs:int=32, # Batch size
-    n_train:int=None, # At most this many training rows, drawn at random
-    max_length:int=128, # Most tokens of an item
-    seed:int=42, # Decides the rows drawn and the batches
     **kwargs
 )->TextDLs: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task."
     t, source = glue_task(task), glue_source(source)
     if tokenizer is None and source != 'sample': raise ValueError("give a tokenizer; only source='sample' has one of its own")
-    return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label', valid=t.valid_splits, bs=bs, n_train=n_train,
-                    max_length=max_length, seed=seed, vocab=t.labels, regression=t.labels is None, **kwargs)
+    return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label', valid=t.valid_splits, bs=bs,
+                    vocab=t.labels, regression=t.labels is None, **kwargs)

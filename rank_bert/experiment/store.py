@@ -6,18 +6,20 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'COLUMNS', 'dense_run', 'short_names', 'settings_hash', 'run_words', 'folder_state', 'write_json',
-           'read_record', 'run_of', 'Store', 'differing', 'to_table', 'summarize']
+           'read_record', 'run_of', 'library_versions', 'Store', 'differing', 'to_table', 'summarize']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, re, shutil, warnings
 from collections import namedtuple
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
 from fastcore.basics import patch
 from filelock import FileLock, Timeout
 
+from .. import __version__
 from ..io import json_text, new_file
 
 # %% ../../nbs/experiment/store.ipynb #377f3f82
@@ -96,6 +98,11 @@ def run_of(
 )->Run:
     "Make the `Run` that a record describes."
     return Run(*(record[k] for k in Run._fields))
+
+# %% ../../nbs/experiment/store.ipynb #e15e050f
+def library_versions()->dict: # Name -> version
+    "List the versions of the libraries that numbers depend on."
+    return dict(rank_bert=__version__, **{k: version(k) for k in ('torch', 'transformers', 'fastai', 'datasets')})
 
 # %% ../../nbs/experiment/store.ipynb #e2cf341b
 class Store:
@@ -192,8 +199,10 @@ def remove_unfinished(self:Store):
 def lock(self:Store):
     "Hold the folder while a sweep works in it; raise `OSError` if another one does."
     if found := self.foreign_files():
-        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the folder "
-                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or empty one, "
+        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the "
+                              "folder "
+                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or "
+                              "empty one, "
                               f"such as {self.folder/'sweep'}")
     self.folder.mkdir(parents=True, exist_ok=True)
     try: held = FileLock(self.folder/'.lock').acquire(timeout=0)

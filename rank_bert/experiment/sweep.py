@@ -11,7 +11,6 @@ __all__ = ['latency', 'rank_map', 'kept_fraction', 'Tuning', 'Sweep', 'needs_dat
 import itertools, json, shutil, statistics, time, warnings
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
@@ -22,11 +21,10 @@ from fastcore.meta import delegates
 from safetensors import SafetensorError, safe_open
 from tqdm.auto import tqdm
 
-from .. import __version__
 from ..checks import check_count, check_fraction, check_name, check_positive
 from ..data.glue import glue_source, glue_task, task_folder
-from .store import (Run, Store, dense_run, differing, folder_state, read_record, run_of, run_words,
-                                        settings_hash, short_names, to_table, write_json)
+from .store import (Run, Store, dense_run, differing, folder_state, library_versions, read_record,
+                                        run_of, run_words, settings_hash, short_names, to_table, write_json)
 from ..io import check_new, new_file, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating, is_model_folder
@@ -276,8 +274,8 @@ class _Compressor:
         if self.calibration is None or self.steps > 1: set_seed(self.seed)
         if self.steps > 1: return self.learn.dls.train.new()
         if self.calibration is None:
-            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples, seed=self.seed,
-                                         progress=False)
+            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples,
+                                         seed=self.seed, progress=False)
         return self.calibration
 
     def __call__(self, run):
@@ -291,12 +289,9 @@ class _Compressor:
                                    n_samples=self.n_samples, progress=False)
 
 # %% ../../nbs/experiment/sweep.ipynb #512be5df
-_LIBRARIES = ('torch', 'transformers', 'fastai', 'datasets')
-
 def _machine(learn):
     "What a measured time depends on."
-    return dict(device=str(learn.hf_model.device), threads=torch.get_num_threads(),
-                versions=dict(rank_bert=__version__, **{k: version(k) for k in _LIBRARIES}))
+    return dict(device=str(learn.hf_model.device), threads=torch.get_num_threads(), versions=library_versions())
 
 # %% ../../nbs/experiment/sweep.ipynb #0a83805e
 @patch

@@ -1,4 +1,4 @@
-"""BERT-tiny, -mini, -small and every other encoder, with the weights you asked for and never others, wrapped for fastai.
+"""Load BERT-tiny, -mini, -small or any other encoder, with pretrained weights or a warning, and wrap it for fastai.
 
 Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
@@ -19,28 +19,33 @@ import numpy as np, pandas as pd, torch
 from fastai.torch_core import Module
 from fastcore.basics import patch
 from torch import nn
-from transformers import (AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, BertConfig, BertForSequenceClassification,
-                          PreTrainedModel, PreTrainedTokenizerBase)
+from transformers import (AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, BertConfig,
+                          BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase)
 from transformers.utils import logging as hf_logging
 
+from ..checks import check_count
 from ..io import hub_reachable
 from .anatomy import input_names
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
-BERT_CONFIGS = {f'prajjwal1/bert-{n}': dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
+def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
+
+BERT_CONFIGS = {f'prajjwal1/bert-{n}': _bert_shape(l, h)
                 for n, l, h in (('tiny', 2, 128), ('mini', 4, 256), ('small', 4, 512))}
-_SIZES = dict(tiny=(2, 128), mini=(4, 256), small=(4, 512), medium=(8, 512), base=(12, 768))
 
 # %% ../../nbs/models/base_models.ipynb #a61c9e6d
-def _layers_width(size):
-    "The number of layers and the width that `size` stands for."
+_SIZES = dict(tiny=(2, 128), mini=(4, 256), small=(4, 512), medium=(8, 512), base=(12, 768))
+
+def _layers_and_width(size):
+    "Parse the number of layers and the width that `size` stands for."
+    found = size
     if isinstance(size, str):
         m = re.fullmatch(r'.*?L-?(\d+)[_-]H-?(\d+).*', size)
-        size = tuple(map(int, m.groups())) if m else _SIZES.get(size.lower().split('bert-')[-1])
-    if not isinstance(size, (tuple, list)) or tuple(size) not in {(l, h) for l in (2, 4, 6, 8, 10, 12) for h in (128, 256, 512, 768)}:
-        raise ValueError(f"no BERT of that size; known are {', '.join(map(repr, _SIZES))}, or (L, H) with L one of 2, 4, 6, 8, 10, 12 "
-                         "and H one of 128, 256, 512, 768")
-    return tuple(size)
+        found = tuple(map(int, m.groups())) if m else _SIZES.get(size.lower().split('bert-')[-1])
+    there_are = {(l, h) for l in range(2, 13, 2) for h in (128, 256, 512, 768)}
+    if isinstance(found, (tuple, list)) and tuple(found) in there_are: return found
+    raise ValueError(f"{size!r}: no BERT of that size; choose {', '.join(map(repr, _SIZES))}, or (L, H) "
+                     "with L one of 2, 4, 6, 8, 10, 12 and H one of 128, 256, 512, 768")
 
 # %% ../../nbs/models/base_models.ipynb #5a5fbea2
 def bert_config(
@@ -49,10 +54,8 @@ def bert_config(
     **overrides, # Settings of `BertConfig` to change
 )->BertConfig: # Configuration, no weights
     "Make the configuration of one of the 24 BERT miniatures."
-    try: l, h = _layers_width(size)
-    except ValueError as e: raise ValueError(f'{size!r}: {e}') from None
-    shape = dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
-    return BertConfig(**{**shape, 'num_labels': num_labels, **overrides})
+    l, h = _layers_and_width(size)
+    return BertConfig(**{**_bert_shape(l, h), 'num_labels': num_labels, **overrides})
 
 # %% ../../nbs/models/base_models.ipynb #9ca9f679
 def count_parameters(
@@ -64,22 +67,20 @@ def count_parameters(
 # %% ../../nbs/models/base_models.ipynb #8bd35ddf
 GLUE_NUM_LABELS = dict(cola=2, sst2=2, mrpc=2, qqp=2, stsb=1, mnli=3, qnli=2, rte=2, wnli=2)
 
-def _num_labels(task_name, num_labels):
-    "`num_labels`, or else the number of labels of the GLUE task."
-    if num_labels is not None:
-        if isinstance(num_labels, bool) or not isinstance(num_labels, int) or num_labels < 1:
-            raise ValueError(f'num_labels={num_labels!r}: expected a positive integer')
-        return num_labels
+def _count_labels(task_name, num_labels):
+    "Return `num_labels`, or else the number of labels of the GLUE task."
+    if num_labels is not None: return check_count(num_labels, 'num_labels')
     task = re.sub('[-_]', '', str(task_name)).lower()
     if task in GLUE_NUM_LABELS: return GLUE_NUM_LABELS[task]
-    raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for a task of your own give num_labels=")
+    raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
 
 # %% ../../nbs/models/base_models.ipynb #de93f952
 @contextmanager
 def quiet_transformers():
     "Silence the load report and the progress bars of transformers."
     level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity_error(); hf_logging.disable_progress_bar()
+    hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()
     try: yield
     finally:
         hf_logging.set_verbosity(level)
@@ -89,126 +90,144 @@ def quiet_transformers():
 def is_model_folder(
     name:str|Path, # Name of a model, or folder of a saved one
 )->bool: # False for a name
-    "Tell a folder from a name; raise `OSError` if it is no folder of a saved model, or reads like a path and nothing is there."
+    "Tell a folder from a name; raise `OSError` for a path that holds no saved model."
     p = Path(name).expanduser()
-    if p.is_dir():
-        if (p/'config.json').is_file(): return True
-        if (p/'adapter_config.json').is_file(): raise FileNotFoundError(f'{p} holds adapters only: load_lora puts them on the model that they were trained on, merge_lora makes one model of both')
-        raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
-    if p.is_file(): raise NotADirectoryError(f'{p} is a file: give the folder that holds config.json and the weights')
+    if (p/'config.json').is_file(): return True
+    if (p/'adapter_config.json').is_file():
+        raise FileNotFoundError(f'{p} holds adapters only: put them on their model with load_lora, '
+                                'or make one model of both with merge_lora')
+    if p.is_dir(): raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
+    if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
     if str(name).startswith(('.', '/', '~')) or str(name).count('/') > 1 or '\\' in str(name):
         raise FileNotFoundError(f'no model folder {name}')
     return False
 
 # %% ../../nbs/models/base_models.ipynb #7e49650d
-def _one_line(e): return ' '.join(str(e).split()).split(' If this is a private repository')[0][:300]
+def _shortened(e): return ' '.join(str(e).split()).split(' If this is a private repository')[0][:300]
 
 def _cached_or_hub(load, name):
-    "Return `load(local_files_only=True)`, or else `load` from the hub, and where it came from; `OSError` if neither has it."
+    "Return `load` from the cache, or else from the hub, and where it came from; raise `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
-    except OSError: pass
+    except OSError: pass # not in the cache
     if not hub_reachable():
         raise OSError(f'{name!r} is neither a folder here nor in the cache, and the model hub does not answer: '
-                      'give the folder of a saved model, or try again with a connection')
+                      'pass the folder of a saved model, or try again with a connection')
     try: return load(local_files_only=False), f'hub: {name}'
-    except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {_one_line(e)}') from None
+    except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {_shortened(e)}') from None
 
 # %% ../../nbs/models/base_models.ipynb #85c64fcd
-_OWN_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
+_OUR_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
 
 def _load_config(name, **kwargs):
-    "The configuration of the model `name` (a folder, or on the hub)."
+    "Load the configuration of the model `name`, a folder or a name on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
     try: return AutoConfig.from_pretrained(name, **kwargs)
     except (ValueError, KeyError) as e:
         f = Path(name)/'config.json'
-        if not f.is_file(): raise OSError(f'{name!r} has no configuration that transformers knows: {_one_line(e)}') from None
+        if not f.is_file():
+            raise OSError(f'{name!r} has no configuration that transformers knows: {_shortened(e)}') from None
     try: settings = json.loads(f.read_text(encoding='utf-8'))
     except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
-    if settings.get('model_type') in _OWN_TYPES and import_module(_OWN_TYPES[settings['model_type']]): return AutoConfig.from_pretrained(name, **kwargs)
-    if 'model_type' in settings or 'type_vocab_size' not in settings: raise ValueError(f'{f} describes no model that transformers knows')
+    if ours := _OUR_TYPES.get(settings.get('model_type')):
+        import_module(ours)
+        return AutoConfig.from_pretrained(name, **kwargs)
+    if 'model_type' in settings or 'type_vocab_size' not in settings:
+        raise ValueError(f'{f} describes no model that transformers knows')
     return BertConfig(**settings)
 
 # %% ../../nbs/models/base_models.ipynb #0d73b690
-def _check_loaded(model, info, name, trained_head):
-    "Warn of weights that the checkpoint `name` should have brought and did not, raise if it brought none of the encoder."
+def _first_names(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
+
+def _warn_missing(model, info, name, trained_head):
+    "Warn about weights that the checkpoint `name` lacks, and raise if it has none of the encoder's."
     own = model.base_model_prefix + '.'
-    missing = {*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])}
-    lost, head = sorted(k for k in missing if k.startswith(own)), sorted(k for k in missing if not k.startswith(own))
-    _check_left_out(model, info['unexpected_keys'], name)
-    if trained_head and head: warnings.warn(f"{name}: the head did not load and is RANDOM ({', '.join(head[:4])}): fine-tune it, or look for the whole checkpoint")
-    if not lost: return model
+    missing = sorted({*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])})
+    lost, head = [k for k in missing if k.startswith(own)], [k for k in missing if not k.startswith(own)]
+    if trained_head and head:
+        warnings.warn(f"{name}: the head did not load and is RANDOM ({_first_names(head)}): "
+                      "fine-tune it, or find the whole checkpoint")
+    if not lost: return
     total = sum(k.startswith(own) for k in model.state_dict())
     if len(lost) >= 0.9 * total: raise ValueError(f'{name}: none of the weights there fits a {type(model).__name__}')
-    warnings.warn(f"{name}: {len(lost)} of the encoder's {total} weights did not load and are RANDOM: {_some(lost)}")
-    return model
+    warnings.warn(f"{name}: {len(lost)} of the encoder's {total} weights did not load and are RANDOM: "
+                  + _first_names(lost))
 
-def _some(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
-
-def _check_left_out(model, unexpected, name):
-    "Warn of weights of the encoder in the checkpoint `name` that `model` has no place for."
-    own, parts = model.base_model_prefix + '.', {n for n, _ in model.base_model.named_children()} # names in a bare encoder's file have no prefix
-    left = sorted(k for k in unexpected if (k.startswith(own) or k.split('.')[0] in parts) and not k.removeprefix(own).startswith('pooler.'))
-    if left: warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} and are LEFT OUT: {_some(left)}; does the configuration fit?")
+# %% ../../nbs/models/base_models.ipynb #28aefd02
+def _warn_left_out(model, unexpected, name):
+    "Warn about weights of the encoder in the checkpoint `name` that `model` has no place for."
+    own = model.base_model_prefix + '.'
+    parts = {n for n, _ in model.base_model.named_children()} # the file of a bare encoder has names without the prefix
+    left = sorted(k for k in unexpected if k.startswith(own) or k.split('.')[0] in parts)
+    left = [k for k in left if not k.removeprefix(own).startswith('pooler.')]
+    if left:
+        warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
+                      f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
     config = _load_config(name, **kwargs)
-    method = (getattr(config, 'quantization_config', None) or {}).get('quant_method')
-    if method == 'rank_bert':
+    if (getattr(config, 'quantization_config', None) or {}).get('quant_method') == 'rank_bert':
         from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
-        if method not in AUTO_QUANTIZER_MAPPING: raise ValueError(f'{name} holds a factorised model: import rank_bert.rank first')
+        if 'rank_bert' not in AUTO_QUANTIZER_MAPPING:
+            raise ValueError(f'{name} holds a factorised model: import rank_bert.rank first')
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
-    if refit:
-        if has_head:
-            warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
-        config.num_labels, config.problem_type = num_labels, None
+    if refit and has_head:
+        warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
+    if refit: config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
     cls = BertForSequenceClassification if isinstance(config, BertConfig) else AutoModelForSequenceClassification
     with quiet_transformers():
-        model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit, output_loading_info=True, **kwargs)
-    return _check_loaded(model, info, name, has_head and not refit)
+        model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit,
+                                          output_loading_info=True, **kwargs)
+    _warn_left_out(model, info['unexpected_keys'], name)
+    _warn_missing(model, info, name, has_head and not refit)
+    return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
-def _remember(model, origin):
-    "Note on `model` and in its config where the weights came from."
+def _record_origin(model, origin):
+    "Write on `model` and into its config where the weights came from."
     began = getattr(model.config, 'weights_from', None)
     if began and origin.startswith('folder'): origin += f" (began as {began.split('(began as ')[-1].rstrip(')')})"
     model.weights_from = model.config.weights_from = origin
     return model
 
+# %% ../../nbs/models/base_models.ipynb #a0cba65d
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights."
-    if name in BERT_CONFIGS: return _remember(BertForSequenceClassification(bert_config(name, num_labels, **overrides)), 'random')
-    config = _load_config(str(Path(name).expanduser())) if is_model_folder(name) else _cached_or_hub(lambda **kw: _load_config(name, **kw), name)[0]
+    if name in BERT_CONFIGS: config = bert_config(name)
+    elif is_model_folder(name): config = _load_config(str(Path(name).expanduser()))
+    else: config, _ = _cached_or_hub(lambda **kw: _load_config(name, **kw), name)
     if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
     config.weights_from = None
-    if hasattr(config, 'quantization_config'): del config.quantization_config # a random model is a dense one
+    if hasattr(config, 'quantization_config'): del config.quantization_config
     for k, v in overrides.items(): setattr(config, k, v)
-    return _remember(AutoModelForSequenceClassification.from_config(config, dtype=torch.float32), 'random')
+    return _record_origin(AutoModelForSequenceClassification.from_config(config, dtype=torch.float32), 'random')
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
     model_name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
-    task_name:str, # GLUE task, which tells the number of labels
+    task_name:str, # GLUE task, which sets the number of labels
     num_labels:int=None, # Number of labels instead of the task's; 1 means regression
-    pretrained:bool=None, # True: real weights or an error; False: random ones; None: real, or random with a warning
+    pretrained:bool=None, # True: pretrained weights, or fail; False: random; None: pretrained, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
 )->PreTrainedModel: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
-    name, n = str(model_name), _num_labels(task_name, num_labels)
+    name, n = str(model_name), _count_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
-    if is_model_folder(name): return _remember(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
-    try: model, origin = _cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name)
+    if is_model_folder(name):
+        return _record_origin(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
+    try: return _record_origin(*_cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
     except OSError as e:
         if pretrained or name not in BERT_CONFIGS: raise
-        warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. pretrained=True makes this an error, '
-                      'pretrained=False says that random weights are what you want')
+        warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
+                      'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
         return _random_model(name, n, overrides)
-    return _remember(model, origin)
 
 # %% ../../nbs/models/base_models.ipynb #922014e5
+_VOCABULARIES = ('tokenizer.json', 'vocab.txt', 'vocab.json', 'spiece.model', 'sentencepiece.bpe.model',
+                 'tokenizer_config.json')
+
 def get_tokenizer(
     model_name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
 )->PreTrainedTokenizerBase: # Fast tokenizer
@@ -216,8 +235,8 @@ def get_tokenizer(
     name = str(model_name)
     if is_model_folder(name):
         p = Path(name).expanduser()
-        if not any((p/f).is_file() for f in ('tokenizer.json', 'vocab.txt', 'vocab.json', 'spiece.model', 'sentencepiece.bpe.model', 'tokenizer_config.json')):
-            raise FileNotFoundError(f'{name} has no tokenizer files: give tokenizer=')
+        if not any((p/f).is_file() for f in _VOCABULARIES):
+            raise FileNotFoundError(f'{name} has no tokenizer files: pass tokenizer=')
         return AutoTokenizer.from_pretrained(p)
     if name in BERT_CONFIGS: name = 'google-bert/bert-base-uncased'
     return _cached_or_hub(lambda **kw: AutoTokenizer.from_pretrained(name, **kw), name)[0]
@@ -232,19 +251,21 @@ class BertWrapper(Module):
         self._accepted = input_names(model)
 
     def forward(self,
-        x:dict|tuple, # Tensors by the tokenizer's input names, each `(batch, length)`; or a tuple whose first item is such a dict
+        x:dict|tuple, # Tensors `(batch, length)` by the tokenizer's input names, or a tuple that starts with one
     )->torch.Tensor: # Logits, `(batch, num_labels)`
         return self.model(**self._inputs(x)).logits
 
 # %% ../../nbs/models/base_models.ipynb #1886332d
 @patch
 def _inputs(self:BertWrapper, x):
-    "What of `x` the model's forward accepts."
+    "Select the inputs in `x` that the model's forward accepts."
     if isinstance(x, (tuple, list)) and x: x = x[0]
-    if not hasattr(x, 'keys'): raise TypeError(f"BertWrapper takes a dict of tensors, or a tuple whose first item is one, not {type(x).__name__}")
+    if not hasattr(x, 'keys'):
+        raise TypeError(f"BertWrapper takes a dict of tensors, or a tuple that starts with one, not {type(x).__name__}")
     kept = {k: x[k] for k in x.keys() if k in self._accepted}
-    if not kept: raise ValueError(f"the batch has only {', '.join(map(repr, x.keys())) or 'no keys'}; the model takes {', '.join(self._accepted)}")
-    return kept
+    if kept: return kept
+    raise ValueError(f"the batch has only {', '.join(map(repr, x.keys())) or 'no keys'}; "
+                     f"the model takes {', '.join(self._accepted)}")
 
 # %% ../../nbs/models/base_models.ipynb #111fcbe6
 def get_wrapped_model(
@@ -258,20 +279,21 @@ def get_wrapped_model(
     return BertWrapper(get_pretrained_model(model_name, task_name, num_labels, pretrained, **overrides))
 
 # %% ../../nbs/models/base_models.ipynb #241cbf97
-PROBABILITIES = dict(single_label_classification=lambda z: z.softmax(-1), multi_label_classification=torch.sigmoid, regression=lambda z: z)
+PROBABILITIES = dict(single_label_classification=lambda z: z.softmax(-1), multi_label_classification=torch.sigmoid,
+                     regression=lambda z: z)
 
 def problem_type(
     config, # Of any transformers classifier
 )->str: # 'regression', 'single_label_classification' or 'multi_label_classification'
-    "Tell what kind of head a model has: what its config says, or else by its number of labels."
+    "Tell what kind of head a model has, from its config or else its number of labels."
     return config.problem_type or ('regression' if config.num_labels == 1 else 'single_label_classification')
 
 # %% ../../nbs/models/base_models.ipynb #21f546a3
 @contextmanager
 def evaluating(
-    model:nn.Module, # Put into evaluation mode inside the block
+    model:nn.Module, # In evaluation mode inside the block
 ):
-    "Run a block in evaluation and inference mode, and restore each part's own mode after it."
+    "Run a block in evaluation and inference mode, then restore the mode of every part."
     modes = [(m, m.training) for m in model.modules()]
     model.eval()
     try:
@@ -290,6 +312,7 @@ def predict_proba(self:BertWrapper,
         logits = self.model(**{k: torch.as_tensor(v).to(device) for k, v in self._inputs(x).items()}).logits.float()
         return PROBABILITIES[problem_type(self.model.config)](logits).cpu().numpy()
 
+# %% ../../nbs/models/base_models.ipynb #fb9ab3ed
 @patch
 def predict(self:BertWrapper,
     x:dict|tuple, # As for `forward`
@@ -302,8 +325,8 @@ def predict(self:BertWrapper,
 # %% ../../nbs/models/base_models.ipynb #cfc56017
 def config_table(
     config, # Configuration of any transformers model
-)->pd.DataFrame: # Index: setting; columns `value`, `default` of that model type, `printed`: does `print(config)` show it?
-    "Tabulate every setting of a configuration, those that a printed one hides too."
+)->pd.DataFrame: # Index: setting; columns `value`, `default`, and `printed`: does `print(config)` show it?
+    "Tabulate every setting of a configuration, including those that printing hides."
     settings = lambda c: {**{k: v for k, v in vars(c).items() if not k.startswith('_')}, 'num_labels': c.num_labels,
                           'attn_implementation': c._attn_implementation}
     values, defaults, shown = settings(config), settings(type(config)()), config.to_diff_dict()

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/metrics.html.md"""
 __all__ = ['RANK_METRICS', 'REPORT_METRICS', 'Spectrum', 'singular_values', 'rank_metric', 'spectral_norm', 'frobenius_norm',
            'rank_metrics', 'numerical_rank', 'renyi_rank', 'effective_rank', 'stable_rank', 'participation_ratio',
            'energy_rank', 'energy_rank_90', 'rankme', 'token_residual', 'mp_edge', 'mp_outliers', 'mp_spectrum',
-           'weight_of', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra', 'plot_ranks']
+           'acting_weight', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra', 'plot_ranks']
 
 # %% ../../nbs/rank/metrics.ipynb #e40ced86
 import math
@@ -275,8 +275,10 @@ def mp_spectrum(
 
 # %% ../../nbs/rank/metrics.ipynb #b743ca8a
 @torch.no_grad()
-def _acting_weight(module):
-    "Read the matrix of a linear layer off its outputs."
+def acting_weight(
+    module:nn.Module, # A linear layer, with or without adapters
+)->torch.Tensor: # (out, in)
+    "Read the matrix that a linear layer acts with off its outputs."
     modes, like = [(m, m.training) for m in module.modules()], next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
     try:
@@ -284,15 +286,6 @@ def _acting_weight(module):
         return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
     finally:
         for m, t in modes: m.training = t
-
-def weight_of(
-    module:nn.Module, # A linear layer, dense or factorised
-    adapters:bool=False, # As active adapters leave it? The weight underneath otherwise
-)->torch.Tensor: # (out, in)
-    "Give the matrix of a linear layer, multiplied out where it is factorised."
-    if adapters and any(hasattr(m, 'base_layer') for m in module.modules()): return _acting_weight(module)
-    w = module.dense_weight() if hasattr(module, 'dense_weight') else module.weight
-    return w.detach()
 
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
 def finite_weights(
@@ -304,7 +297,8 @@ def finite_weights(
     for l in layers:
         if not next(l.module.parameters()).is_meta: continue
         raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
-    ws = {l.name: weight_of(l.module, adapters=True) for l in layers}
+    adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
+    ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}
     for n, w in ws.items(): check_finite(w, n)
     return ws
 
@@ -339,7 +333,7 @@ def rank_report(
         o = sp[l.name]
         values = {k: v.item() if torch.is_tensor(v := f(o)) else v for k, f in fs.items()}
         return dict(name=l.name, layer=l.layer, role=l.role, shape=o.shape, **values,
-                    break_even=break_even(*o.shape), factor_rank=getattr(l.module, 'rank', np.nan))
+                    break_even=break_even(*o.shape), factor_rank=np.nan if l.rank is None else l.rank)
     return pd.DataFrame([row(l) for l in linears(model, roles)])
 
 # %% ../../nbs/rank/metrics.ipynb #a4828ce1

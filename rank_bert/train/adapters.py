@@ -22,7 +22,6 @@ from torch import nn
 from ..models.anatomy import encoder_of, linears, parameter_parts
 from ..rank.plan import RankPlan
 from ..rank.layers import LowRankLinear
-from ..rank.metrics import weight_of
 from .learner import encoder_splitter, train_only
 
 # %% ../../nbs/train/adapters.ipynb #23b1f1c6
@@ -211,10 +210,11 @@ def learnt_updates(
         raise ValueError(f"init_lora_weights={start!r} takes the start of the adapters out of the weights: compare the merged model with the one you began with")
     for l in linears(hf, roles):
         m = copy.deepcopy(l.module).double()
-        before = weight_of(m).clone()
+        l = l._replace(module=m)
+        before = l.weight.clone()
         for o in m.modules():
             if hasattr(o, 'base_layer'): o.merge()
-        res[l.name] = weight_of(m) - before
+        res[l.name] = l.weight - before
     return res
 
 # %% ../../nbs/train/adapters.ipynb #7b89820b

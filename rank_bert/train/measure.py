@@ -17,9 +17,9 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..models.anatomy import encoder_of, family_of, linears
-from ..rank.calibrate import TextTokens
+from ..rank.statistics import TextTokens
 from ..rank.layers import LowRankLinear
-from ..rank.metrics import Spectrum, token_residual, weight_of
+from ..rank.metrics import Spectrum, acting_weight, token_residual
 
 # %% ../../nbs/train/measure.ipynb #6a59d392
 class MatrixSum(namedtuple('MatrixSum', 'dense up down', defaults=(None, None, None))):
@@ -92,7 +92,7 @@ def _dense_and_factors(module):
     "Give the dense weight of a linear layer, or None, and its pairs of factors with their scales."
     if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
     if not hasattr(module, 'get_base_layer'): return module.weight, []
-    if not _is_plain_lora(module): return weight_of(module, adapters=True), []
+    if not _is_plain_lora(module): return acting_weight(module), []
     dense, pairs = _dense_and_factors(module.get_base_layer())
     off = module.merged or module.disable_adapters
     active = [] if off else [a for a in module.active_adapters if a in module.lora_A]

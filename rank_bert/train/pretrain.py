@@ -25,7 +25,8 @@ from fastcore.meta import delegates
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM, BertConfig, BertForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase
-from ..data.corpus import (MaskedDL, check_layout, check_probability, corpus_tokenizer, make_examples, read_corpus, split_documents, tokenize_corpus,
+from ..checks import check_fraction
+from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus, split_documents, tokenize_corpus,
                                    unigram_entropy)
 from ..io import check_new, new_folder
 from ..models.anatomy import encoder_of, linears
@@ -53,7 +54,7 @@ def mlm_dls(
     device=None, # Where batches go; None for a GPU if there is one
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
     "Make masked batches from text files."
-    check_probability(p)
+    check_fraction(p, 'mask probability', one=False)
     check_layout('pairs' if next_sentence else layout, max_length, tokenizer and tokenizer.model_max_length)
     docs = _documents(files)
     train, valid = split_documents(docs, valid, seed) if isinstance(valid, (int, float)) else (docs, _documents(valid))
