@@ -18,9 +18,12 @@ from ..io import new_folder
 # %% ../../nbs/data/sample.ipynb #3a3da27b
 PEOPLE = 'doctor nurse pilot farmer teacher'.split()
 STRANGERS = 'singer lawyer painter baker'.split()
-VERBS = [('help', 'helped', 'assisted'), ('call', 'called', 'phoned'), ('hire', 'hired', 'employed'), ('follow', 'followed', 'chased')]
-PLACES, DAYS, TOOLS = 'park school market office'.split(), 'monday tuesday friday sunday'.split(), 'phone map lamp rope'.split()
-MOODS = [(('happy', 'glad'), ('sad', 'gloomy')), (('rich', 'wealthy'), ('needy', 'penniless')), (('strong', 'sturdy'), ('feeble', 'frail'))]
+VERBS = [('help', 'helped', 'assisted'), ('call', 'called', 'phoned'), ('hire', 'hired', 'employed'),
+         ('follow', 'followed', 'chased')]
+PLACES, DAYS = 'park school market office'.split(), 'monday tuesday friday sunday'.split()
+TOOLS = 'phone map lamp rope'.split()
+MOODS = [(('happy', 'glad'), ('sad', 'gloomy')), (('rich', 'wealthy'), ('needy', 'penniless')),
+         (('strong', 'sturdy'), ('feeble', 'frail'))]
 SHOW = 'film play story acting music plot ending script cast song opening dialogue'.split()
 PRAISE = 'good fine great lovely clever warm funny bright fresh moving'.split()
 BLAME = 'bad dull poor weak stale cold silly slow empty clumsy'.split()
@@ -100,7 +103,8 @@ def _qqp(r, y):
 def _qnli(r, y):
     (a, b), (verb, *verbs), (i, j) = r.sample(PEOPLE, 2), r.choice(VERBS), r.sample(range(3), 2)
     has = f'in the {r.choice(PLACES)}', f'on {r.choice(DAYS)}', f'with a {r.choice(TOOLS)}'
-    return f"{['where', 'when', 'how'][i]} did the {a} {verb} the {b} ?", f'{_event(a, r.choice(verbs), b)} {has[i if y == 0 else j]} .'
+    question = f"{['where', 'when', 'how'][i]} did the {a} {verb} the {b} ?"
+    return question, f'{_event(a, r.choice(verbs), b)} {has[i if y == 0 else j]} .'
 
 # %% ../../nbs/data/sample.ipynb #9841ef3a
 @grammar('stsb', [0., 1.667, 3.333, 5.])
@@ -131,7 +135,8 @@ def _mnli(r, y, people=PEOPLE):
 def _wnli(r, y):
     (a, b), first = r.sample(PEOPLE, 2), r.randrange(2)
     why = r.choice(['grateful', 'impressed', 'thankful'] if first else ['kind', 'helpful', 'generous'])
-    return (f"the {a} {r.choice(['thanked', 'praised', 'rewarded'])} the {b} in the {r.choice(PLACES)} because she was {why} .",
+    did = r.choice(['thanked', 'praised', 'rewarded'])
+    return (f'the {a} {did} the {b} in the {r.choice(PLACES)} because she was {why} .',
             f'the {a if first == y else b} was {why} .')
 
 # %% ../../nbs/data/sample.ipynb #145f4e7f
