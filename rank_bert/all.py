@@ -22,11 +22,14 @@ from .rank.metrics import *
 from .rank.layers import *
 from .rank.plan import *
 from .rank.hf import *
+from .rank.batches import *
+from .rank.statistics import *
 from .rank.calibrate import *
 from .rank.decompose import *
 from .rank.allocate import *
 from .rank.latency import *
 from .rank.compress import *
+from .rank.embedding import *
 from .rank.heads import *
 from .train.scores import *
 from .train.learner import *
@@ -50,5 +53,5 @@ from .experiment.report import *
 
 # %% ../nbs/all.ipynb #3683dc5c
 _common = {'svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker', 'uniform', 'energy', 'optimal', 'register', 'replace', 'score', 'latency', 'Run', 'Table',
-           'Choices', 'METHOD', 'command', 'predictions', 'pool', 'Seen', 'Corpus', 'SHARES', 'LAYOUTS', 'Checkpoints', 'pretrain'}
+           'Choices', 'METHOD', 'command', 'predictions', 'sentences', 'packs', 'packs_for', 'split_batch', 'frozen', 'cotangent', 'prediction_of', 'run_encoder', 'pool', 'Seen', 'Corpus', 'SHARES', 'LAYOUTS', 'Checkpoints', 'pretrain'}
 __all__ = [o for o in dir() if not o.startswith('_') and o not in _common]

@@ -19,54 +19,65 @@ from .store import Store, read_record, short_names, summarize
 from ..io import new_file
 from ..models.anatomy import ROLES
 
-# %% ../../nbs/experiment/report.ipynb #c2727f93
-_AGAIN = 'start the sweep again as before; it writes the table anew, and does nothing twice'
+# %% ../../nbs/experiment/report.ipynb #e2424c3d
+_RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
 
+def _read_table(f):
+    "Read `results.csv`; raise `ValueError` if it has no runs or was cut short."
+    try: df = pd.read_csv(f, dtype=dict.fromkeys(('task', 'model', 'run'), str))
+    except pd.errors.EmptyDataError: df = pd.DataFrame()
+    except (pd.errors.ParserError, UnicodeDecodeError) as e:
+        raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
+    if not len(df): raise ValueError(f'{f} has no runs')
+    if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns):
+        raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
+    for i, o in enumerate(df.run):
+        if not Store.is_run_file(o): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_RESTART}')
+    return df.rename(columns=dict(chance='majority_baseline')) # its name in earlier versions
+
+# %% ../../nbs/experiment/report.ipynb #c2727f93
 def read_sweep(
     folder:str|Path, # Folder of a `Sweep`
 )->tuple: # Table of the runs, and their records by file name
     "Read the results of a sweep from its folder."
-    folder = Path(folder).expanduser()
-    if not folder.is_dir(): raise FileNotFoundError(f'no folder {folder}')
-    f = folder/'results.csv'
-    if not f.is_file(): raise FileNotFoundError(f'{folder} has no results.csv: it is not the folder of a sweep, or of one that was stopped before it wrote any (start it again)')
-    try: df = pd.read_csv(f, dtype=dict.fromkeys(('task', 'model', 'run'), str))
-    except pd.errors.EmptyDataError: df = pd.DataFrame()
-    except (pd.errors.ParserError, UnicodeDecodeError) as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_AGAIN}') from None
-    if not len(df): raise ValueError(f'{f} has no runs')
-    if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns): raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
-    df = df.rename(columns=dict(chance='majority_baseline'))
-    for i, o in enumerate(df.run):
-        if not Store.is_run_file(o): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_AGAIN}')
-    late = [o for o in Store(folder).left_out(df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
-    if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_AGAIN}')
-    records = {o: read_record(p) for o in df.run if (p := folder/'runs'/o).is_file()}
+    store = Store(folder)
+    f = store.folder/'results.csv'
+    if not store.folder.is_dir(): raise FileNotFoundError(f'no folder {store.folder}')
+    if not f.is_file():
+        raise FileNotFoundError(f'{store.folder} has no results.csv: it is not the folder of a sweep, or of one that '
+                                'was stopped before it wrote any (start it again)')
+    df = _read_table(f)
+    late = [o for o in store.left_out(df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
+    if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_RESTART}')
+    records = {o: read_record(p) for o in df.run if (p := store.folder/'runs'/o).is_file()}
     return df, {k: r for k, r in records.items() if r}
 
 # %% ../../nbs/experiment/report.ipynb #690bb179
 _COLOURS = '#3b82d6 #e07b39 #2a9d78 #b65fc4 #c9a227 #d6526b #5aa9b8 #8b7be0'.split()
 
 def _series(summary):
-    "The pairs (method, allocator) of a summary, each with its colour."
+    "Give each pair (method, allocator) of a summary its colour."
     pairs = dict.fromkeys((r.method, r.allocator) for r in summary.itertuples() if r.method != 'dense')
     return {p: _COLOURS[i % len(_COLOURS)] for i, p in enumerate(pairs)}
 
-def _chance(g):
-    "What a guess scores on the task of the rows `g`, and what guess that is."
-    if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'numbers that have nothing to do with the texts'
-    return g.majority_baseline.max(), 'always giving the commonest label'
+# %% ../../nbs/experiment/report.ipynb #f1d366c5
+def _baseline(g):
+    "The score that a useful model must beat in the rows `g` of one task, and what to call it."
+    if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'no correlation'
+    return g.majority_baseline.max(), 'the majority baseline'
 
-def _at_chance(mean, sd, chance, margin=0.01):
-    "Is a score, as far as its spread over seeds can tell, no better than chance? One that is undefined, since all predictions are alike, is not."
-    return not (pd.isna(chance) or mean - np.nan_to_num(sd) > chance + margin)
+def _beats(mean, sd, baseline, margin=0.01):
+    "Is a score better than the baseline, as far as its spread over seeds can tell? An undefined one is not."
+    return bool(pd.isna(baseline) or mean - np.nan_to_num(sd) > baseline + margin)
 
-def _chance_is_near(summary):
-    "Would the line of chance be in or close to the range of the scores?"
+# %% ../../nbs/experiment/report.ipynb #dbb189d3
+def _baseline_is_near(summary):
+    "Would the line of the baseline be within or close to the range of the scores?"
     low, high = summary.score.min(), summary.score.max()
-    return _chance(summary)[0] > low - max(0.5*(high - low), 0.02)
+    return _baseline(summary)[0] > low - max(0.5*(high - low), 0.02)
 
-def _scale(ax, summary):
-    "Axis from nothing to all, logarithmic where little is kept."
+def _scale_kept(ax, summary):
+    "Let the axis go from nothing to all, logarithmic if some models keep little."
     if summary.kept.min() >= 0.1: return ax.set_xlim(0, max(1, summary.kept.max()) + 0.03)
     ticks = [o for o in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if o >= 0.7*summary.kept.min()]
     ax.set_xscale('log')
@@ -80,48 +91,52 @@ def plot_scores(
     colours:dict=None, # (method, allocator) to colour
     ink:str='#888888', # Colour of the dense model
 ): # Matplotlib axes
-    "Draw the score against the fraction kept."
+    "Draw the score by the fraction kept."
     ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
     for (method, allocator), c in (colours or _series(summary)).items():
         g = summary[(summary.method == method) & (summary.allocator == allocator)].sort_values('kept')
         if not len(g): continue
         ax.plot(g.kept, g.score, 'o-', color=c, lw=2, ms=5, label=f'{method}, {allocator}')
-        if (g.seeds > 1).any(): ax.fill_between(g.kept, g.score - g.change_sd, g.score + g.change_sd, color=c, alpha=0.15, lw=0)
+        if (g.seeds > 1).any():
+            ax.fill_between(g.kept, g.score - g.change_sd, g.score + g.change_sd, color=c, alpha=0.15, lw=0)
     for d in summary[summary.method == 'dense'].itertuples():
         ax.axhline(d.score, ls='--', lw=1.4, color=ink, label='dense')
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.08, lw=0)
-    if _chance_is_near(summary): ax.axhline(_chance(summary)[0], ls=':', lw=1.4, color=ink, label='chance')
+    baseline, name = _baseline(summary)
+    if _baseline_is_near(summary): ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
     ax.set(xlabel="fraction kept of the encoder's linear weights", ylabel=str(summary.metric.iloc[0]).replace('_', ' '))
-    _scale(ax, summary)
+    _scale_kept(ax, summary)
     return ax
 
 # %% ../../nbs/experiment/report.ipynb #9fe292df
 _INK, _GRID = '#010203', '#010204'
 _STYLE = {'svg.fonttype': 'none', 'text.color': _INK, 'axes.edgecolor': _GRID, 'axes.labelcolor': _INK,
-          'xtick.color': _INK, 'ytick.color': _INK, 'xtick.labelsize': 9, 'ytick.labelsize': 9, 'axes.labelsize': 10, 'axes.grid': True,
-          'grid.color': _GRID, 'grid.linewidth': 0.8, 'axes.spines.top': False, 'axes.spines.right': False, 'axes.spines.left': False,
-          'xtick.major.size': 0, 'ytick.major.size': 0}
+          'xtick.color': _INK, 'ytick.color': _INK, 'xtick.labelsize': 9, 'ytick.labelsize': 9, 'axes.labelsize': 10,
+          'axes.grid': True, 'grid.color': _GRID, 'grid.linewidth': 0.8, 'axes.spines.top': False,
+          'axes.spines.right': False, 'axes.spines.left': False, 'xtick.major.size': 0, 'ytick.major.size': 0}
+_SVG_TAG = r'<svg \1 xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+_SVG_CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # what identifies the drawing, not the page
+                (r'^<svg[^>]*?(viewBox="[^"]*")[^>]*>', _SVG_TAG),
+                (r"font: [^;\"]*?([\d.]+px) [^;\"]*", r'font-size: \1'),
+                (r'font-family: [^;"]*;? ?', '')] # the page's own font
 
-_CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # what identifies the drawing, not the page
-            (r'^<svg[^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'),
-            (r"font: [^;\"]*?([\d.]+px) [^;\"]*", r'font-size: \1'), (r'font-family: [^;"]*;? ?', '')] # the size of the page, and its font
-
+# %% ../../nbs/experiment/report.ipynb #79310fb9
 def _svg(draw, size=(5.4, 3.4), label=''):
-    "What `draw(ax)` draws, as an SVG element for the page."
+    "Turn what `draw(ax)` draws into an SVG element for the page."
     with mpl.rc_context({**_STYLE, 'svg.hashsalt': label}):
         fig = Figure(figsize=size, layout='constrained')
         draw(fig.subplots())
         out = io.StringIO()
         fig.savefig(out, format='svg', transparent=True, metadata=dict(Date=None, Creator=None, Format=None, Type=None))
     svg = out.getvalue()[out.getvalue().index('<svg'):]
-    for old, new in _CHANGES: svg = re.sub(old, new, svg, flags=re.S)
+    for old, new in _SVG_CHANGES: svg = re.sub(old, new, svg, flags=re.S)
     svg = svg.replace('<svg ', f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
     return svg.replace(_INK, 'var(--soft)').replace(_GRID, 'var(--line)')
 
 # %% ../../nbs/experiment/report.ipynb #14a2c352
 def rank_table(
     records:list, # Records of one task, model, method, allocator and budget, one for each seed
-)->pd.DataFrame: # One row for each linear layer: layer, role, rank (mean over seeds; the full one if dense), full, break_even, and the shares of the seeds where it is dense, or over break-even
+)->pd.DataFrame: # A row a layer: layer, role, mean rank, full, break_even; shares of the seeds: dense, over break-even
     "Average the ranks of runs that differ in the seed."
     t = pd.concat([pd.DataFrame(r['map']) for r in records])
     t['dense'], t['over'] = t['rank'].isna().astype(float), (t['rank'].astype(float) >= t.break_even).astype(float)
@@ -130,51 +145,81 @@ def rank_table(
     return t.groupby(['layer', 'role'], observed=True).mean().reset_index()
 
 # %% ../../nbs/experiment/report.ipynb #b24e0f03
-def _cell(r):
-    "One cell of a heat map."
-    share, over = r['rank']/r.full, r.over > 0
-    text = 'dense' if r.dense == 1 else f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('&#8593;' if over else '')
-    tip = f"layer {r.layer}, {r.role}: " + ('left dense' if r.dense == 1 else f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
-                                            + (f', dense for {100*r.dense:.0f} % of the seeds' if r.dense else ''))
+def _heat_cell(r):
+    "One cell of a heat map, with a tooltip."
+    over, text, tip = r.over > 0, 'dense', 'dense'
+    if r.dense < 1:
+        text = f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('&#8593;' if over else '')
+        tip = f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
+        if r.dense: tip += f', dense for {100*r.dense:.0f} % of the seeds'
     mark = ' class="over"' if over else ''
-    return f'<td{mark} style="--s:{share:.3f}" title="{tip}">{text}</td>'
+    return f'<td{mark} style="--s:{r["rank"]/r.full:.3f}" title="layer {r.layer}, {r.role}: {tip}">{text}</td>'
 
-def _heat(t, title):
+# %% ../../nbs/experiment/report.ipynb #8331c059
+def _heat_map(t, title):
     "A heat map of one rank table."
     roles = [o for o in t.role.cat.categories if o in set(t.role)]
     head = ''.join(f'<th scope="col">{html.escape(o).replace("_", " ")}</th>' for o in roles)
-    cells = {(r.layer, r.role): _cell(r) for _, r in t.iterrows()}
-    body = ''.join(f'<tr><th scope="row">{l}</th>' + ''.join(cells.get((l, o), '<td></td>') for o in roles) + '</tr>' for l in sorted(set(t.layer)))
-    return f'<figure class="heat"><figcaption>{title}</figcaption><table><thead><tr><th>layer</th>{head}</tr></thead><tbody>{body}</tbody></table></figure>'
+    cells = {(r.layer, r.role): _heat_cell(r) for _, r in t.iterrows()}
+    row = lambda l: f'<tr><th scope="row">{l}</th>' + ''.join(cells.get((l, o), '<td></td>') for o in roles) + '</tr>'
+    body = ''.join(map(row, sorted(set(t.layer))))
+    return (f'<figure class="heat"><figcaption>{title}</figcaption><table><thead><tr><th>layer</th>{head}</tr></thead>'
+            f'<tbody>{body}</tbody></table></figure>')
 
-# %% ../../nbs/experiment/report.ipynb #9f048c2c
-def _count(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
+# %% ../../nbs/experiment/report.ipynb #cb2f2383
+def _big(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
 def _percent(x): return f'{100*x:.1f} %'
 def _seconds(x): return f'{x:.1f} s' if x < 100 else f'{x/60:.1f} min'
+def _score(x): return 'undefined' if pd.isna(x) else f'{x:.3f}'
 
-_FORMATS = dict(kept=_percent, budget='{:g}'.format, encoder_params=_count, total_params=_count, flops=_percent, of_dense=_percent,
-                flops_per_token=_count, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format, score='{:.4f}'.format, sd='&plusmn; {:.4f}'.format, change='{:+.4f}'.format, change_sd='&plusmn; {:.4f}'.format,
-                seconds=_seconds, lr='{:g}'.format)
-_TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs', flops_per_token='FLOPs a token',
-               latency_ms='latency', speedup='speedup', weights_from='weights from', sd='spread', change_sd='spread of change')
+# %% ../../nbs/experiment/report.ipynb #9f048c2c
+_SPREAD = '&plusmn; {:.4f}'.format
+_FORMATS = dict(kept=_percent, flops=_percent, of_dense=_percent, encoder_params=_big, total_params=_big,
+                flops_per_token=_big, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format,
+                score='{:.4f}'.format, change='{:+.4f}'.format, sd=_SPREAD, change_sd=_SPREAD, seconds=_seconds,
+                budget='{:g}'.format, lr='{:g}'.format)
+_TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
+               flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', sd='spread',
+               change_sd='spread of change')
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
-def _td(column, value, names={}):
-    "One cell of a table, with the value that it sorts by."
-    if pd.isna(value): return '<td class="n" data-v="">&ndash;</td>'
-    if isinstance(value, str): return f'<td data-v="{html.escape(value)}">{_name(value, names) if column == "model" else html.escape(value)}</td>'
-    return f'<td class="n" data-v="{float(value):.10g}">{_FORMATS.get(column, "{:g}".format)(value)}</td>'
-
-def _name(model, names):
+def _model_name(model, names):
     "The short name of a model, and all of it as a tooltip."
     return f'<span title="{html.escape(model)}">{html.escape(names.get(model, model))}</span>'
 
-def _table(df, names):
-    "A table that sorts by a click on a heading, without the task or model if there is only one."
+def _td(column, value, names={}):
+    "One cell of a table, with the value that it sorts by."
+    if pd.isna(value): return '<td class="n" data-v="">&ndash;</td>'
+    if not isinstance(value, str):
+        return f'<td class="n" data-v="{float(value):.10g}">{_FORMATS.get(column, "{:g}".format)(value)}</td>'
+    shown = _model_name(value, names) if column == 'model' else html.escape(value)
+    return f'<td data-v="{html.escape(value)}">{shown}</td>'
+
+# %% ../../nbs/experiment/report.ipynb #8e718b65
+def _sortable(df, names):
+    "A table that you sort by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
-    head = ''.join(f'<th scope="col" class="{"n" if pd.api.types.is_numeric_dtype(df[c]) else ""}"><button>{_TITLES.get(c, c)}</button></th>' for c in df)
-    body = ''.join('<tr>' + ''.join(_td(c, v, names) for c, v in zip(df, r)) + '</tr>' for r in df.itertuples(index=False))
-    return f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    kind = lambda c: 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
+    head = ''.join(f'<th scope="col" class="{kind(c)}"><button>{_TITLES.get(c, c)}</button></th>' for c in df)
+    body = ''.join('<tr>' + ''.join(_td(c, v, names) for c, v in zip(df, r)) + '</tr>'
+                   for r in df.itertuples(index=False))
+    return (f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+            '</div>')
+
+# %% ../../nbs/experiment/report.ipynb #f984b3f2
+def _cautions_of(name, g):
+    "What limits the numbers of one model on one task; `g` are the rows of the dense model."
+    res, (baseline, what), score, kept, seeds = [], _baseline(g), g.score.mean(), g.kept.mean(), g.seed.nunique()
+    if not _beats(score, g.score.std(), baseline):
+        res.append(f'{name} is hardly better before compression ({_score(score)}) than {what} ({baseline:.3f}): '
+                   'conclude nothing from its compressed models.')
+    if kept < 1:
+        res.append(f'{name} came factorised, with {_percent(kept)} kept: the fraction kept is relative to the dense '
+                   'encoder, but FLOPs and speedup are relative to the model as it came.')
+    if seeds > 1 and g.metrics.nunique() == 1:
+        res.append(f'{name} is the same model for all {seeds} seeds: you do not see the spread of fine-tuning, '
+                   'and a method that needs no data has no spread at all.')
+    return res
 
 # %% ../../nbs/experiment/report.ipynb #eb63b5f9
 def cautions(
@@ -186,192 +231,257 @@ def cautions(
     res, done, names = [], df[df.status == 'done'], short_names(df.model)
     for model, g in done.groupby('model'):
         if g.weights_from.astype(str).str.contains('random').any():
-            res.append(f'The weights of {names[model]} began as random numbers, not as pretrained ones: its scores say nothing about the pretrained model of that name.')
+            res.append(f'The weights of {names[model]} started as random numbers, not as pretrained ones: its scores '
+                       'say nothing about the pretrained model of that name.')
     if any(r['settings'].get('source') == 'sample' for r in (records or {}).values()):
-        res.append("The data are the package's own sample, a few hundred made-up sentences: these scores cannot be compared with GLUE's.")
-    for (task, model), g in done[done.method == 'dense'].groupby(['task', 'model']): res += _of_dense(f'On {task}, {names[model]}', g)
+        res.append("The data are the sample that comes with rank_bert, a few hundred made-up sentences: you cannot "
+                   "compare these scores with GLUE's.")
+    for (task, model), g in done[done.method == 'dense'].groupby(['task', 'model']):
+        res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
-        res.append('One seed only: there is no spread, and a difference of a point or two may be chance.')
-    if n := int((df.status == 'failed').sum()): res.append(f'{n} of {len(df)} runs failed; they are listed below and tried again at the next start.')
-    if others: res.append(f'Left out of the finished runs in this folder: {others}. They have other settings, or ended after results.csv was written, which the next start of the sweep mends.')
+        res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
+    if n := int((df.status == 'failed').sum()):
+        res.append(f'{n} of {len(df)} runs failed: you find them below, and the next start tries them again.')
+    if others:
+        res.append(f'{others} of the finished runs in this folder are left out: they have other settings, or ended '
+                   'after the sweep wrote results.csv. In the second case, start the sweep again.')
     if n := 0 if records is None else len(set(df.run) - set(records)):
-        res.append(f'Records missing for {n} of {len(df)} runs: their ranks and settings cannot be shown, and whether their data were the package\'s own sample is not known.')
+        res.append(f'The records of {n} of {len(df)} runs are missing: we cannot show their ranks and settings, nor '
+                   'tell whether they used the sample.')
     return res
-
-def _of_dense(name, g):
-    "What limits the numbers of one model on one task; `g` are the rows of the dense model."
-    res, (chance, guess) = [], _chance(g)
-    if _at_chance(g.score.mean(), g.score.std(), chance):
-        res.append(f'{name} is hardly better before it is shrunk ({_number(g.score.mean())}) than {guess} ({chance:.3f}): conclude nothing from what is left of it.')
-    if (kept := g.kept.mean()) < 1: res.append(f'{name} came factorised, with {_percent(kept)} kept: what is kept is of the dense encoder, but FLOPs and speedup are in relation to the model as it came.')
-    if g.seed.nunique() > 1 and g.metrics.nunique() == 1:
-        res.append(f'{name} is the same model for all {g.seed.nunique()} seeds: the spread is not that of fine-tuning, and a method that looks at no data has none.')
-    return res
-
-def _number(x): return 'undefined' if pd.isna(x) else f'{x:.3f}'
 
 # %% ../../nbs/experiment/report.ipynb #8cbabe81
-def _score(r): return _number(r.score) + (f' &plusmn; {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
+def _score_and_spread(r):
+    return _score(r.score) + (f' &plusmn; {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
 
+def _describe(r):
+    "One compressed model in a few words."
+    how = f'{html.escape(r.method)}, {html.escape(r.allocator)}'
+    return (f'<b>{_percent(r.kept)}</b> kept by {how}, at {_score_and_spread(r)}, {_percent(r.flops)} of the FLOPs, '
+            f'{r.speedup:.2f}&times; the speed')
+
+# %% ../../nbs/experiment/report.ipynb #f41652f2
 def headline(
     summary:pd.DataFrame, # From `summarize`, one task and model
-    loss:float=0.01, # What may be lost of the score
+    loss:float=0.01, # How much of the score you may lose
 )->str: # HTML
     "Say in a sentence how small the model can be at nearly the dense score."
     dense, small = (summary[(summary.method == 'dense') == o] for o in (True, False))
     if not len(dense): return 'The dense model was not measured.'
-    d = dense.iloc[0]
-    metric, text = html.escape(str(d.metric).replace('_', ' ')), f'Dense {html.escape(str(d.metric).replace("_", " "))} <b>{_score(d)}</b>. '
-    small, (chance, guess) = small[small.kept < d.kept], _chance(dense)
+    d, (baseline, what) = dense.iloc[0], _baseline(dense)
+    text = f'Dense {html.escape(str(d.metric).replace("_", " "))} <b>{_score_and_spread(d)}</b>. '
+    small = small[small.kept < d.kept]
     if not len(small): return text
-    if _at_chance(d.score, d.sd, chance, loss): return text + f'That is hardly better than {guess} ({chance:.3f}), so there is nothing to be lost.'
+    if not _beats(d.score, d.sd, baseline, loss):
+        return text + f'That is hardly better than {what} ({baseline:.3f}), so there is nothing to lose.'
     good = small[small.score >= d.score - loss].sort_values('kept')
-    if not len(good): return text + f'No shrunk model stays within {loss:g} of it; the best, {_pick(small.sort_values("score").iloc[-1])}.'
-    return text + f'The smallest model within {loss:g} of it: {_pick(good.iloc[0])}.'
-
-def _pick(r): return (f'<b>{_percent(r.kept)}</b> kept by {html.escape(r.method)}, {html.escape(r.allocator)}, at {_score(r)}, '
-                      f'{_percent(r.flops)} of the FLOPs, {r.speedup:.2f}&times; the speed')
+    if len(good): return text + f'The smallest model within {loss:g} of it: {_describe(good.iloc[0])}.'
+    best = small.sort_values('score').iloc[-1]
+    return text + f'No compressed model stays within {loss:g} of it; the best: {_describe(best)}.'
 
 # %% ../../nbs/experiment/report.ipynb #ac26522a
-def _title(task, model, names): return f'{html.escape(task)} <span class="soft">&middot;</span> {_name(model, names)}'
+def _panel_title(task, model, names):
+    return f'{html.escape(task)} <span class="soft">&middot;</span> {_model_name(model, names)}'
 
 def _bands(summary):
-    "What the bands are, if there are any."
+    "Explain the bands, if there are any."
     if not (summary.seeds > 1).any(): return ''
-    return '<p class="soft">Means over seeds. Bands: one standard deviation, of the score for the dense model, of the change from the dense model of the same seed for the others.</p>'
+    return ('<p class="soft">Means over seeds. The bands are one standard deviation: of the score for the dense model, '
+            'and of the change from the dense model of the same seed for the others.</p>')
 
+# %% ../../nbs/experiment/report.ipynb #415defd5
 def _scores_section(summary, names):
     "The panels of scores, with one legend."
     colours, groups = _series(summary), list(summary.groupby(['task', 'model'], sort=False))
-    near = dict.fromkeys(_chance(g)[1] for _, g in groups if _chance_is_near(g))
-    key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>' for (m, a), c in colours.items())
-    panels = ''.join(f'<article><h3>{_title(t, m, names)}</h3>{_svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f"score of {m} on {t} against fraction kept")}'
-                     f'<p>{headline(g)}</p></article>' for (t, m), g in groups)
-    key += '<span><i class="dash"></i>dense</span>' + (f'<span><i class="dot"></i>chance: {", or ".join(near)}</span>' if near else '')
-    return f'<h2>Score against what was kept</h2><div class="key">{key}</div>{_bands(summary)}<div class="panels">{panels}</div>'
+    key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>'
+                  for (m, a), c in colours.items())
+    key += '<span><i class="dash"></i>dense</span>'
+    near = dict.fromkeys(_baseline(g)[1] for _, g in groups if _baseline_is_near(g))
+    if near: key += f'<span><i class="dot"></i>{", or ".join(near)}</span>'
+    def panel(task, model, g):
+        svg = _svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f'score of {model} on {task} by fraction kept')
+        return f'<article><h3>{_panel_title(task, model, names)}</h3>{svg}<p>{headline(g)}</p></article>'
+    panels = ''.join(panel(*o, g) for o, g in groups)
+    return (f'<h2>Score by fraction kept</h2><div class="key">{key}</div>{_bands(summary)}'
+            f'<div class="panels">{panels}</div>')
 
 # %% ../../nbs/experiment/report.ipynb #b83c0e07
 _BY = ['task', 'model', 'method', 'allocator']
+_RANKS_NOTE = ('The number is the rank (mean over seeds), the shade its fraction of the full rank. An arrow marks a '
+               'factorised layer at or above break-even, which is no smaller than the dense one; a star marks one that '
+               'is dense for some of the seeds.')
 
 def _ranks_section(df, records, names):
     "The heat maps, one fold for each task, model, method and allocator."
     folds = []
-    small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin([k for k, r in records.items() if 'map' in r])]
-    for (t, m, method, allocator), g in small.groupby(_BY, sort=False):
-        maps = ''.join(_heat(rank_table([records[o] for o in h.run]), f'budget {b:g} <span class="soft">({_percent(h.kept.mean())} kept)</span>')
+    mapped = [k for k, r in records.items() if 'map' in r]
+    small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(mapped)]
+    for (task, model, method, allocator), g in small.groupby(_BY, sort=False):
+        title = lambda b, h: f'budget {b:g} <span class="soft">({_percent(h.kept.mean())} kept)</span>'
+        maps = ''.join(_heat_map(rank_table([records[o] for o in h.run]), title(b, h))
                        for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0]))
-        folds.append(f'<details{"" if folds else " open"}><summary>{_title(t, m, names)} <span class="soft">&middot;</span> {html.escape(method)}, '
-                     f'{html.escape(allocator)}</summary><div class="heats">{maps}</div></details>')
-    if not folds: return ''
-    return ('<h2>Rank of every layer</h2><p class="soft">The number is the rank (mean over seeds), the shade its fraction of the full rank. '
-            'An arrow marks a factorised layer at or above break-even, which is no smaller than the dense one; a star one that is dense for some of the seeds.</p>' + ''.join(folds))
+        how = f'<span class="soft">&middot;</span> {html.escape(method)}, {html.escape(allocator)}'
+        folds.append(f'<details{"" if folds else " open"}><summary>{_panel_title(task, model, names)} {how}</summary>'
+                     f'<div class="heats">{maps}</div></details>')
+    return f'<h2>Rank of every layer</h2><p class="soft">{_RANKS_NOTE}</p>' + ''.join(folds) if folds else ''
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
 def _tables_section(df, summary, names):
     "The summary, all runs, and what failed."
-    columns = [*_BY, 'budget', 'kept', 'score', 'sd', 'change', 'change_sd', 'encoder_params', 'total_params', 'flops', 'latency_ms', 'speedup', 'seeds']
-    if not (summary.seeds > 1).any(): columns = [c for c in columns if c not in ('sd', 'change_sd')]
-    runs = df[df.status == 'done'][[*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']]
+    spread = ['sd', 'change', 'change_sd'] if (summary.seeds > 1).any() else ['change']
+    columns = [*_BY, 'budget', 'kept', 'score', *spread, 'encoder_params', 'total_params', 'flops', 'latency_ms',
+               'speedup', 'seeds']
+    per_run = [*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']
+    runs = df[df.status == 'done'][per_run]
+    return ('<h2>Numbers</h2><p class="soft">Means over seeds. Click a heading to sort.</p>'
+            + _sortable(summary[columns], names)
+            + f'<details><summary>All {len(runs)} runs</summary>{_sortable(runs, names)}</details>'
+            + _failed_section(df, names))
+
+def _failed_section(df, names):
+    "The runs that failed, with their errors."
     failed = df[df.status == 'failed']
-    return ('<h2>Numbers</h2><p class="soft">Mean over seeds. A click on a heading sorts.</p>' + _table(summary[columns], names)
-            + f'<details><summary>All {len(runs)} runs</summary>{_table(runs, names)}</details>'
-            + (f'<h2>Failed runs</h2>{_table(failed[[*_BY, "budget", "seed", "error"]], names)}' if len(failed) else ''))
+    return f'<h2>Failed runs</h2>{_sortable(failed[[*_BY, "budget", "seed", "error"]], names)}' if len(failed) else ''
 
 # %% ../../nbs/experiment/report.ipynb #d44d3a7d
-def _varied(values):
+def _distinct(values):
     "One value as it is, several as a list."
-    shown = list(dict.fromkeys('–' if v is None or v == '' else v if isinstance(v, str) else f'{v:g}' if isinstance(v, float) else str(v) for v in values))
+    show = lambda v: '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)
+    shown = list(dict.fromkeys(map(show, values)))
     return html.escape(', '.join(shown[:8]) + (' ...' if len(shown) > 8 else ''))
 
+# %% ../../nbs/experiment/report.ipynb #98430078
 def _settings(df, records):
-    "The settings of all runs, those of the shrinking only from the runs that have them."
+    "The settings of all runs, those of compression only from the runs that have them."
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
-    keys = dict.fromkeys(k for o in settings for k in o if k not in ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps'))
-    rows = {k.replace('_', ' '): _varied(o[k] for o in settings if k in o) for k in keys}
-    if 'n_calibration' in keys: rows['steps'] = _varied(o.get('steps', 1) for o in settings if 'n_calibration' in o)
-    rows['seeds'] = _varied(sorted(set(df.seed)))
-    if done: rows |= {'lr': _varied(r['lr'] for r in done), 'device': _varied(r['device'] for r in done), 'threads': _varied(r['threads'] for r in done),
-                      'versions': _varied(f'{k} {v}' for k, v in done[0]['versions'].items())}
-    return rows
+    shown_elsewhere = ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps')
+    keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
+    rows = {k.replace('_', ' '): _distinct(o[k] for o in settings if k in o) for k in keys}
+    if 'n_calibration' in keys: rows['steps'] = _distinct(o.get('steps', 1) for o in settings if 'n_calibration' in o)
+    rows['seeds'] = _distinct(sorted(set(df.seed)))
+    if not done: return rows
+    return rows | {k: _distinct(r[k] for r in done) for k in ('lr', 'device', 'threads')} | dict(
+        versions=_distinct(f'{k} {v}' for k, v in done[0]['versions'].items()))
 
+# %% ../../nbs/experiment/report.ipynb #161fe9ac
 def _settings_section(df, records, names):
-    "Settings, machine and origin of the weights."
-    origin = ''.join(f'<dt>{_name(m, names)}</dt><dd>{_varied(g.dropna().unique())}</dd>' for m, g in df.groupby('model').weights_from)
+    "Origin of the weights, settings and machine."
+    origin = ''.join(f'<dt>{_model_name(m, names)}</dt><dd>{_distinct(g.dropna().unique())}</dd>'
+                     for m, g in df.groupby('model').weights_from)
     pairs = ''.join(f'<dt>{k}</dt><dd>{v}</dd>' for k, v in _settings(df, records).items()) if records else ''
-    return f'<h2>Where the weights came from</h2><dl>{origin}</dl>' + (f'<h2>Settings</h2><dl>{pairs}</dl>' if pairs else '')
+    settings = f'<h2>Settings</h2><dl>{pairs}</dl>' if pairs else ''
+    return f'<h2>Where the weights came from</h2><dl>{origin}</dl>{settings}'
 
 # %% ../../nbs/experiment/report.ipynb #44cb5cee
 _CSS = '''
-:root { color-scheme: light dark; --bg: #f6f7fa; --card: #ffffff; --ink: #1b2130; --soft: #5c6578; --line: #e2e5ec; --accent: #2f6fdb;
+:root { color-scheme: light dark; --bg: #f6f7fa; --card: #ffffff; --ink: #1b2130; --soft: #5c6578;
+  --line: #e2e5ec; --accent: #2f6fdb;
   --hue: 47, 111, 219; --span: .6; --warn-bg: #fff6e0; --warn: #7a5200; --warn-line: #edd9a3; }
-@media (prefers-color-scheme: dark) { :root { --bg: #12151c; --card: #1a1f29; --ink: #e6e9f0; --soft: #9aa4b8; --line: #2c3341; --accent: #7aa8f5;
+@media (prefers-color-scheme: dark) { :root { --bg: #12151c; --card: #1a1f29; --ink: #e6e9f0; --soft: #9aa4b8;
+  --line: #2c3341; --accent: #7aa8f5;
   --hue: 70, 125, 225; --span: .8; --warn-bg: #2b2413; --warn: #ecca7b; --warn-line: #574823; } }
 * { box-sizing: border-box }
-body { margin: 0; background: var(--bg); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif }
+body { margin: 0; background: var(--bg); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif }
 main { max-width: 1200px; margin: 0 auto; padding: 2.2rem 1.2rem 4rem }
-h1 { font-size: 1.9rem; margin: 0; letter-spacing: -.02em } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem } h3 { font-size: 1rem; margin: 0 0 .4rem }
+h1 { font-size: 1.9rem; margin: 0; letter-spacing: -.02em } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem }
+h3 { font-size: 1rem; margin: 0 0 .4rem }
 .soft, header p { color: var(--soft) } header p { margin: .3rem 0 0 } p.soft { margin: 0 0 .8rem }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
-.facts div, article, details, .scroll, dl { background: var(--card); border: 1px solid var(--line); border-radius: 10px }
-.facts div { padding: .7rem 1rem } .facts b { display: block; font-size: 1.35rem; line-height: 1.3; font-variant-numeric: tabular-nums } .facts span { color: var(--soft); font-size: .85rem }
-.warn { background: var(--warn-bg); color: var(--warn); border: 1px solid var(--warn-line); border-radius: 10px; padding: .7rem 1rem .7rem 2.2rem; margin: 1rem 0 }
+.facts div, article, details, .scroll, dl { background: var(--card); border: 1px solid var(--line);
+  border-radius: 10px }
+.facts div { padding: .7rem 1rem }
+.facts b { display: block; font-size: 1.35rem; line-height: 1.3; font-variant-numeric: tabular-nums }
+.facts span { color: var(--soft); font-size: .85rem }
+.warn { background: var(--warn-bg); color: var(--warn); border: 1px solid var(--warn-line); border-radius: 10px;
+  padding: .7rem 1rem .7rem 2.2rem; margin: 1rem 0 }
 .panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem }
-article { padding: 1rem 1.2rem } article svg { display: block; width: 100%; max-width: 38rem; height: auto; margin: 0 auto } article p { margin: .6rem 0 0; font-size: .92rem }
-.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; color: var(--soft); margin-bottom: .7rem }
-.key i { display: inline-block; width: 1.6rem; height: 3px; border-radius: 2px; vertical-align: middle; margin-right: .45rem }
-.key i.dash, .key i.dot { height: 0; border-top: 2px dashed var(--soft); border-radius: 0 } .key i.dot { border-top-style: dotted }
-details { padding: .2rem 1.1rem; margin: .8rem 0 } details[open] { padding-bottom: 1rem } summary { cursor: pointer; font-weight: 600; padding: .55rem 0 }
+article { padding: 1rem 1.2rem }
+article svg { display: block; width: 100%; max-width: 38rem; height: auto; margin: 0 auto }
+article p { margin: .6rem 0 0; font-size: .92rem }
+.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; color: var(--soft);
+  margin-bottom: .7rem }
+.key i { display: inline-block; width: 1.6rem; height: 3px; border-radius: 2px; vertical-align: middle;
+  margin-right: .45rem }
+.key i.dash, .key i.dot { height: 0; border-top: 2px dashed var(--soft); border-radius: 0 }
+.key i.dot { border-top-style: dotted }
+details { padding: .2rem 1.1rem; margin: .8rem 0 } details[open] { padding-bottom: 1rem }
+summary { cursor: pointer; font-weight: 600; padding: .55rem 0 }
 details .scroll { border: 0 }
-.heats { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem } .heat { margin: 0; overflow-x: auto } .heat figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .3rem }
+.heats { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem } .heat { margin: 0; overflow-x: auto }
+.heat figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .3rem }
 .heat table { border-collapse: separate; border-spacing: 2px; font-size: .8rem; font-variant-numeric: tabular-nums }
-.heat th { font-weight: 400; color: var(--soft); padding: .1rem .35rem; vertical-align: bottom } .heat thead th { max-width: 4.6rem; line-height: 1.15 } .heat tbody th { vertical-align: middle }
-.heat td { min-width: 3.3rem; height: 1.9rem; text-align: center; border-radius: 4px; background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
+.heat th { font-weight: 400; color: var(--soft); padding: .1rem .35rem; vertical-align: bottom }
+.heat thead th { max-width: 4.6rem; line-height: 1.15 } .heat tbody th { vertical-align: middle }
+.heat td { min-width: 3.3rem; height: 1.9rem; text-align: center; border-radius: 4px;
+  background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
 .heat td.over { outline: 2px solid var(--warn); outline-offset: -2px }
-.scroll { overflow-x: auto } .sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
-.sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap; border-bottom: 1px solid var(--line) } .sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
-.sortable th:first-child, .sortable td:first-child { padding-left: .9rem } .sortable th:last-child, .sortable td:last-child { padding-right: .9rem }
-.sortable tbody tr:last-child td { border-bottom: 0 } .sortable tbody tr:hover { background: rgba(var(--hue), .07) } .sortable .n { text-align: right }
-.sortable button { all: unset; cursor: pointer; font-weight: 600; color: var(--soft) } .sortable button:hover, .sortable button:focus-visible { color: var(--accent) }
-.sortable th[aria-sort] button::after { content: " \\2191" } .sortable th[aria-sort=descending] button::after { content: " \\2193" }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.4rem; padding: .8rem 1.1rem; margin: 0; font-size: .92rem } dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
+.scroll { overflow-x: auto }
+.sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
+.sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap;
+  border-bottom: 1px solid var(--line) }
+.sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
+.sortable th:first-child, .sortable td:first-child { padding-left: .9rem }
+.sortable th:last-child, .sortable td:last-child { padding-right: .9rem }
+.sortable tbody tr:last-child td { border-bottom: 0 }
+.sortable tbody tr:hover { background: rgba(var(--hue), .07) } .sortable .n { text-align: right }
+.sortable button { all: unset; cursor: pointer; font-weight: 600; color: var(--soft) }
+.sortable button:hover, .sortable button:focus-visible { color: var(--accent) }
+.sortable th[aria-sort] button::after { content: " \\2191" }
+.sortable th[aria-sort=descending] button::after { content: " \\2193" }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.4rem; padding: .8rem 1.1rem; margin: 0;
+  font-size: .92rem } dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 footer { color: var(--soft); font-size: .85rem; margin-top: 2.5rem }
-@media (max-width: 600px) { main { padding: 1.4rem .8rem 3rem } dl { grid-template-columns: 1fr } dd { margin-bottom: .4rem } }
+@media (max-width: 600px) { main { padding: 1.4rem .8rem 3rem } dl { grid-template-columns: 1fr }
+dd { margin-bottom: .4rem } }
 @media print { body { background: #fff } details { break-inside: avoid } }
 '''
 
 # %% ../../nbs/experiment/report.ipynb #8df3fd5f
 _JS = '''
-for (const table of document.querySelectorAll('table.sortable')) for (const [i, th] of [...table.tHead.rows[0].cells].entries())
-  th.firstChild.onclick = () => {
-    const down = th.getAttribute('aria-sort') === 'ascending', value = r => r.cells[i].dataset.v, n = v => v === '' ? -Infinity : Number(v);
+for (const table of document.querySelectorAll('table.sortable'))
+  for (const [i, th] of [...table.tHead.rows[0].cells].entries()) th.firstChild.onclick = () => {
+    const down = th.getAttribute('aria-sort') === 'ascending', value = r => r.cells[i].dataset.v;
+    const n = v => v === '' ? -Infinity : Number(v);
     for (const o of table.tHead.rows[0].cells) o.removeAttribute('aria-sort');
     th.setAttribute('aria-sort', down ? 'descending' : 'ascending');
     const rows = [...table.tBodies[0].rows], numeric = rows.every(r => value(r) === '' || !isNaN(value(r)));
-    rows.sort((a, b) => (down ? -1 : 1) * (numeric ? n(value(a)) - n(value(b)) : value(a).localeCompare(value(b)))).forEach(r => table.tBodies[0].append(r));
+    const order = (a, b) => numeric ? n(value(a)) - n(value(b)) : value(a).localeCompare(value(b));
+    rows.sort((a, b) => (down ? -1 : 1) * order(a, b)).forEach(r => table.tBodies[0].append(r));
   };
 '''
 
 # %% ../../nbs/experiment/report.ipynb #4f4534b7
-_SINGULAR = {'runs finished': 'run finished', 'ways to shrink': 'way to shrink', 'of computing': 'of computing'}
+_SINGULAR = {'runs finished': 'run finished', 'ways to compress': 'way to compress', 'of computing': 'of computing'}
 
 def _facts(df):
     "What the sweep consisted of, at a glance."
     done = df[df.status == 'done']
-    facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'), (df.seed.nunique(), 'seeds'),
-             (df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups, 'ways to shrink'), (_seconds(done.seconds.sum()), 'of computing')]
-    return '<div class="facts">' + ''.join(f'<div><b>{v}</b><span>{_SINGULAR.get(k, k[:-1]) if v == 1 else k}</span></div>' for v, k in facts) + '</div>'
+    ways = df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups
+    facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'),
+             (df.seed.nunique(), 'seeds'), (ways, 'ways to compress'), (_seconds(done.seconds.sum()), 'of computing')]
+    name = lambda v, k: _SINGULAR.get(k, k[:-1]) if v == 1 else k
+    boxes = ''.join(f'<div><b>{v}</b><span>{name(v, k)}</span></div>' for v, k in facts)
+    return f'<div class="facts">{boxes}</div>'
 
+# %% ../../nbs/experiment/report.ipynb #05649426
 def _page(df, records, title, others):
     "The whole page."
     notes = ''.join(f'<li>{html.escape(o)}</li>' for o in cautions(df, records, others))
-    summary, names = summarize(df), short_names(df.model)
-    sections = (_scores_section(summary, names), _ranks_section(df, records, names), _tables_section(df, summary, names)) if len(summary) else \
-        ('<h2>Failed runs</h2>' + _table(df[[*_BY, 'budget', 'seed', 'error']], names),)
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-            f'<title>{html.escape(title)}</title><style>{_CSS}</style></head><body><main><header><h1>{html.escape(title)}</h1>'
-            f'<p>{html.escape(", ".join(sorted(set(df.task))))} &middot; {", ".join(_name(m, names) for m in sorted(set(df.model)))}</p></header>{_facts(df)}'
-            + (f'<ul class="warn" role="note">{notes}</ul>' if notes else '') + ''.join(sections) + _settings_section(df, records, names)
-            + f'<footer>Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.</footer></main>'
+    summary, names, title = summarize(df), short_names(df.model), html.escape(title)
+    parts = [_failed_section(df, names)]
+    if len(summary):
+        parts = [_scores_section(summary, names), _ranks_section(df, records, names),
+                 _tables_section(df, summary, names)]
+    models = ', '.join(_model_name(m, names) for m in sorted(set(df.model)))
+    return ('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+            'content="width=device-width, initial-scale=1">'
+            f'<title>{title}</title><style>{_CSS}</style></head><body><main><header><h1>{title}</h1>'
+            f'<p>{html.escape(", ".join(sorted(set(df.task))))} &middot; {models}</p></header>{_facts(df)}'
+            + (f'<ul class="warn" role="note">{notes}</ul>' if notes else '') + ''.join(parts)
+            + _settings_section(df, records, names)
+            + f'<footer>Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the '
+            'same folder.</footer></main>'
             f'<script>{_JS}</script></body></html>')
 
 # %% ../../nbs/experiment/report.ipynb #a3c06f96
@@ -381,6 +491,7 @@ def report(
 )->Path: # `report.html` in that folder
     "Write a web page about a sweep."
     df, records = read_sweep(folder)
-    out = Path(folder).expanduser()/'report.html'
-    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(Store(folder).left_out(df.run))), encoding='utf-8')
+    store = Store(folder)
+    out = store.folder/'report.html'
+    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(store.left_out(df.run))), encoding='utf-8')
     return out

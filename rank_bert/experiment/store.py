@@ -199,8 +199,10 @@ def remove_unfinished(self:Store):
 def lock(self:Store):
     "Hold the folder while a sweep works in it; raise `OSError` if another one does."
     if found := self.foreign_files():
-        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the folder "
-                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or empty one, "
+        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the "
+                              "folder "
+                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or "
+                              "empty one, "
                               f"such as {self.folder/'sweep'}")
     self.folder.mkdir(parents=True, exist_ok=True)
     try: held = FileLock(self.folder/'.lock').acquire(timeout=0)

@@ -274,8 +274,8 @@ class _Compressor:
         if self.calibration is None or self.steps > 1: set_seed(self.seed)
         if self.steps > 1: return self.learn.dls.train.new()
         if self.calibration is None:
-            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples, seed=self.seed,
-                                         progress=False)
+            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples,
+                                         seed=self.seed, progress=False)
         return self.calibration
 
     def __call__(self, run):

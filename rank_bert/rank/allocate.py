@@ -1,4 +1,4 @@
-"""Trades ranks between layers until a budget is met
+"""Choose the rank of every layer for a budget
 
 Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
@@ -6,36 +6,40 @@ Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
 # %% auto #0
 __all__ = ['Choices', 'ALLOCATORS', 'COSTS', 'tail_errors', 'allocator', 'get_allocator', 'uniform', 'energy', 'optimal',
-           'get_cost', 'check_budget', 'smallest_budget', 'check_least', 'check_fixed_ranks', 'allocate']
+           'get_cost', 'smallest_budget', 'check_least', 'allocate']
 
 # %% ../../nbs/rank/allocate.ipynb #652f1aec
 import math
 from collections import namedtuple
-from collections.abc import Mapping
 import numpy as np, torch
+from ..checks import check_count, check_fraction, check_name
 from .layers import rank_cost
-from .plan import RankPlan, warn_break_even
+from .plan import RankPlan, check_ranks, warn_break_even
 
 # %% ../../nbs/rank/allocate.ipynb #c1b852f8
-Choices = namedtuple('Choices', 'ranks costs errors energy')
-
 def tail_errors(
     s, # Singular values, descending
     name:str='the layer', # What to call it in an error
 )->np.ndarray: # Sum of the squares after the first r, r = 0 ... len(s)
-    "Sum what every cut leaves out."
+    "Sum what truncation at every rank leaves out."
     e = np.asarray(s.detach().cpu() if torch.is_tensor(s) else s, dtype=np.float64)**2
-    if not np.isfinite(e).all(): raise ValueError(f"the spectrum of {name} has {(~np.isfinite(e)).sum()} NaN or infinite values")
+    if not np.isfinite(e).all():
+        raise ValueError(f"the spectrum of {name} has {(~np.isfinite(e)).sum()} NaN or infinite values")
     return np.concatenate([e[::-1].cumsum()[::-1], [0.]])
 
-def _ranks(m, n, cost, multiple_of=1, pin=()):
-    "The ranks to consider for one layer, by rising cost; `pin` holds the only one, if any."
-    return list(pin) or [r for r in range(multiple_of, min(m, n)+1, multiple_of) if cost(r, m, n) < cost(None, m, n)]+[None]
+# %% ../../nbs/rank/allocate.ipynb #00alloc3
+Choices = namedtuple('Choices', 'ranks costs errors energy')
 
-def _choices(s, m, n, cost, multiple_of=1, pin=(), name='the layer'):
-    "The `Choices` of one layer."
-    e, ranks = tail_errors(s, name), _ranks(m, n, cost, multiple_of, pin)
-    return Choices(ranks, np.array([cost(r, m, n) for r in ranks]), np.array([0. if r is None else e[min(r, len(e)-1)] for r in ranks]), e[0])
+def _ranks_to_try(m, n, cost, multiple_of=1, fixed=()):
+    "List the ranks to consider for one layer by rising cost; `fixed` holds the only one, if any."
+    ranks = [r for r in range(multiple_of, min(m, n)+1, multiple_of) if cost(r, m, n) < cost(None, m, n)]
+    return list(fixed) or ranks+[None]
+
+def _layer_choices(s, m, n, cost, multiple_of=1, fixed=(), name='the layer'):
+    "Work out the `Choices` of one layer."
+    e, ranks = tail_errors(s, name), _ranks_to_try(m, n, cost, multiple_of, fixed)
+    errors = np.array([0. if r is None else e[min(r, len(e)-1)] for r in ranks])
+    return Choices(ranks, np.array([cost(r, m, n) for r in ranks]), errors, e[0])
 
 # %% ../../nbs/rank/allocate.ipynb #233fcbd9
 ALLOCATORS = {}
@@ -43,7 +47,7 @@ ALLOCATORS = {}
 def allocator(
     name:str, # What to call it in `how=`
 ):
-    "Register a function `f(choices, capacity) -> indices`, or `(indices, lower bound of the error)`, as an allocator; `choices` is a list of `Choices`."
+    "Register a function `f(choices, capacity) -> indices`, or `-> (indices, lower bound)`, of a list of `Choices`."
     def _register(f): ALLOCATORS[name] = f; return f
     return _register
 
@@ -51,19 +55,19 @@ def get_allocator(
     how:str, # Name in `ALLOCATORS`
 ): # The registered function
     "Look up an allocator."
-    if not isinstance(how, str) or how not in ALLOCATORS: raise ValueError(f"unknown allocator {how!r}: available are {', '.join(map(repr, ALLOCATORS))}")
-    return ALLOCATORS[how]
+    return ALLOCATORS[check_name(how, 'allocator', ALLOCATORS)]
 
-def _cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
-def _error(choices, picks): return float(sum(c.errors[i] for c, i in zip(choices, picks)))
+# %% ../../nbs/rank/allocate.ipynb #00alloc5
+def _total_cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
+def _total_error(choices, picks): return float(sum(c.errors[i] for c, i in zip(choices, picks)))
 
 # %% ../../nbs/rank/allocate.ipynb #a7a11a54
-def _largest(pick, steps, choices, capacity):
-    "The picks at the last of the rising `steps` that is affordable; the cheapest ones if none is."
+def _last_affordable(pick, steps, choices, capacity):
+    "Pick at the last of the rising `steps` that is affordable; take the cheapest choices if none is."
     lo, hi = -1, len(steps)
     while hi-lo > 1:
         mid = (lo+hi)//2
-        lo, hi = (mid, hi) if _cost(choices, [pick(c, steps[mid]) for c in choices]) <= capacity else (lo, mid)
+        lo, hi = (mid, hi) if _total_cost(choices, [pick(c, steps[mid]) for c in choices]) <= capacity else (lo, mid)
     return [0 if lo < 0 else pick(c, steps[lo]) for c in choices]
 
 # %% ../../nbs/rank/allocate.ipynb #bc200e90
@@ -71,7 +75,7 @@ def _largest(pick, steps, choices, capacity):
 def uniform(choices, capacity):
     "Give every layer the same fraction of its dense cost."
     pick = lambda c, f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
-    return _largest(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
+    return _last_affordable(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
 
 # %% ../../nbs/rank/allocate.ipynb #5fbc1db2
 @allocator('energy')
@@ -79,14 +83,14 @@ def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
     rel = {id(c): c.errors/max(c.energy, 1e-300) for c in choices}
     pick = lambda c, t: min(len(c.ranks)-1, int((rel[id(c)] > 1-t).sum()))
-    return _largest(pick, 1-np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
+    return _last_affordable(pick, 1-np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
 
 # %% ../../nbs/rank/allocate.ipynb #0e495fb5
 def _priced(choices, capacity):
-    "The cheapest affordable picks under a common price, the price, and the best lower bound on the error."
-    K = max(len(c.ranks) for c in choices)
-    costs, errors = (np.stack([np.pad(np.asarray(getattr(c, k), float), (0, K-len(c.ranks)), mode='edge') for c in choices]) for k in ('costs', 'errors'))
-    rows = np.arange(len(choices))
+    "Find the cheapest affordable picks under a common price, the price, and the best lower bound on the error."
+    K, rows = max(len(c.ranks) for c in choices), np.arange(len(choices))
+    pad = lambda x: np.pad(np.asarray(x, float), (0, K-len(x)), mode='edge')
+    costs, errors = np.stack([pad(c.costs) for c in choices]), np.stack([pad(c.errors) for c in choices])
     def at(lam):
         i = (errors+lam*costs).argmin(1)
         return i, costs[rows, i].sum(), (errors+lam*costs)[rows, i].sum()-lam*capacity
@@ -102,9 +106,10 @@ def _priced(choices, capacity):
     if spent > capacity: i = np.zeros(len(choices), int)
     return i.tolist(), price, bound
 
-def _fill(choices, picks, capacity):
+# %% ../../nbs/rank/allocate.ipynb #00allocb
+def _spend_rest(choices, picks, capacity):
     "Spend what is left on the upgrades that gain most for their cost."
-    picks, left = list(picks), capacity-_cost(choices, picks)
+    picks, left = list(picks), capacity-_total_cost(choices, picks)
     while True:
         best, move = 0., None
         for k, (c, i) in enumerate(zip(choices, picks)):
@@ -120,12 +125,13 @@ def _fill(choices, picks, capacity):
 
 # %% ../../nbs/rank/allocate.ipynb #09fe9e70
 def _reduced(choices, price, slack):
-    "For every layer, the indices of the choices that a plan within `slack` of the bound can use."
+    "List for every layer the choices that a plan within `slack` of the bound can use."
     extra = [c.errors+price*c.costs for c in choices]
     return [np.flatnonzero(x-x.min() <= slack) for x in extra]
 
+# %% ../../nbs/rank/allocate.ipynb #00allocf
 def _knapsack(choices, keep, units, unit):
-    "The best picks among `keep` by dynamic programming over `units` units of cost."
+    "Find the best picks among `keep` by dynamic programming over `units` units of cost."
     best, back = np.zeros(units+1), []
     for c, ks in zip(choices, keep):
         new, arg = np.full(units+1, np.inf), np.zeros(units+1, np.int16)
@@ -149,99 +155,81 @@ def _knapsack(choices, keep, units, unit):
 def optimal(choices, capacity, work=2_000_000_000):
     "Minimise the total error under the budget."
     first, price, bound = _priced(choices, capacity)
-    picks = _fill(choices, first, capacity)
-    error = _error(choices, picks)
+    picks = _spend_rest(choices, first, capacity)
+    error = _total_error(choices, picks)
     slack = error-bound+1e-9*max(error, 1e-300)
-    if slack <= 2e-9*error or not all(np.issubdtype(c.costs.dtype, np.integer) for c in choices): return picks, bound
+    integers = all(np.issubdtype(c.costs.dtype, np.integer) for c in choices)
+    if slack <= 2e-9*error or not integers: return picks, bound
     keep = _reduced(choices, price, slack)
     unit = int(np.gcd.reduce(np.concatenate([c.costs for c in choices])))
     units = int(capacity)//unit
     if units*sum(map(len, keep)) > work: return picks, bound
     exact = _knapsack(choices, keep, units, unit)
-    return exact, _error(choices, exact)
+    return exact, _total_error(choices, exact)
 
 # %% ../../nbs/rank/allocate.ipynb #03f8d0a1
 COSTS = dict(params=rank_cost, flops=lambda rank, m, n: 2*rank_cost(rank, m, n))
 
 def get_cost(
-    cost, # Name in `COSTS`, or a function of rank (None for dense), features out and features in
+    cost, # Name in `COSTS`, or a function of (rank, out, in), such as a `LatencyTable`
 ): # The function
     "Look up what a budget counts."
-    if callable(cost): return cost
-    if not isinstance(cost, str) or cost not in COSTS: raise ValueError(f"unknown cost {cost!r}: choose one of {', '.join(map(repr, COSTS))}, or give a function of (rank, out, in), such as a `LatencyTable`")
-    return COSTS[cost]
+    return cost if callable(cost) else COSTS[check_name(cost, 'cost', COSTS)]
 
 # %% ../../nbs/rank/allocate.ipynb #2749b664
-def check_budget(
-    budget:float, # Fraction of the weights to keep
-)->float: # The same
-    "Refuse a budget outside (0, 1]."
-    if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget <= 1:
-        raise ValueError(f"budget is the fraction of the encoder's linear weights to keep and must be in (0, 1], got {budget!r}")
-    return float(budget)
+def _check_fixed(fixed_ranks, shapes): return RankPlan(check_ranks(fixed_ranks or {}, 'fixed_ranks'), shapes)
 
 def smallest_budget(
     shapes:dict, # Module name -> (out, in)
     cost='params', # As for `allocate`
     fixed_ranks:dict=None, # As for `allocate`
     multiple_of:int=1, # As for `allocate`
-)->float: # Fraction of the cost when every layer has the lowest rank that it may have; above 1 where pins are past break-even
+)->float: # Fraction of the cost; above 1 where fixed ranks are past break-even
     "Compute the smallest budget that a plan can meet."
-    price, fixed_ranks = get_cost(cost), _pins(fixed_ranks, shapes, multiple_of)
-    least = sum(price(_ranks(*s, price, multiple_of, (fixed_ranks[n],) if n in fixed_ranks else ())[0], *s) for n, s in shapes.items())
-    return least/sum(price(None, *s) for s in shapes.values())
+    price, fixed = get_cost(cost), _check_fixed(fixed_ranks, shapes)
+    check_count(multiple_of, 'multiple_of')
+    lowest = {n: _ranks_to_try(*s, price, multiple_of, (fixed[n],) if n in fixed else ())[0] for n, s in shapes.items()}
+    return sum(price(lowest[n], *s) for n, s in shapes.items())/sum(price(None, *s) for s in shapes.values())
 
+# %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
 def check_least(
     budget:float, # Fraction of the cost to keep
     least:float, # The smallest that a plan can meet
 )->float: # `budget`
-    "Refuse a budget that no plan can meet, but for rounding."
+    "Raise `ValueError` if no plan can meet the budget, but for rounding."
     if budget*(1+1e-12) >= least: return budget
-    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}" if least <= 1 else "so no budget will do: pin fewer layers, or to lower ranks"
-    raise ValueError(f"no plan keeps {budget:.3g} of these layers: with the lowest ranks allowed they keep {least:.4f}, {way}")
-
-# %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
-def _pins(fixed_ranks, shapes, multiple_of):
-    "Check the fixed_ranks ranks and the multiple_of."
-    if isinstance(multiple_of, bool) or not isinstance(multiple_of, int) or multiple_of < 1: raise ValueError(f"multiple_of must be a positive integer, got {multiple_of!r}")
-    fixed_ranks = check_fixed_ranks(fixed_ranks)
-    for n in fixed_ranks:
-        if n not in shapes: raise ValueError(f"fixed_ranks names {n!r}, which is none of the layers")
-    return dict(RankPlan(fixed_ranks, shapes))
-
-def check_fixed_ranks(
-    fixed_ranks, # A dict, or None for an empty one
-)->dict: # The same
-    "Refuse pins without ranks."
-    if fixed_ranks is None or isinstance(fixed_ranks, Mapping): return dict(fixed_ranks or {})
-    raise ValueError(f"fixed_ranks is a dict of what to pin -> rank, or None for left dense, got {type(fixed_ranks).__name__} {fixed_ranks!r}")
+    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}"
+    if least > 1: way = "so no budget will do: fix fewer layers, or lower ranks"
+    raise ValueError(f"no plan keeps {budget:.3g} of these layers: "
+        f"with the lowest ranks allowed they keep {least:.4f}, {way}")
 
 # %% ../../nbs/rank/allocate.ipynb #5a5c20a6
+def _to_plan(picks, choices, shapes):
+    "Make the `RankPlan` of what an allocator picked."
+    picks, bound = picks if isinstance(picks, tuple) else (picks, None)
+    error = _total_error(choices, picks)
+    ranks = {n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}
+    return RankPlan(ranks, shapes, error, None if bound is None else max(0., error-bound))
+
 def allocate(
-    spectra:dict, # Module name -> singular values, descending; what is cut costs the sum of their squares
+    spectra:dict, # Module name -> singular values, descending; what you truncate costs the sum of their squares
     shapes:dict, # Module name -> (out, in)
     budget:float, # Fraction of the cost to keep, in (0, 1]
     how:str='optimal', # Name in `ALLOCATORS`
     cost='params', # Name in `COSTS`, or a function of (rank, out, in)
     fixed_ranks:dict=None, # Module name -> rank that it has to have, or None for dense
     multiple_of:int=1, # Propose multiples of this rank only
-)->RankPlan: # Costs at most `budget`; `error` is the sum of what is cut, `gap` how much less the best plan could have at most (None if unknown)
+)->RankPlan: # Costs at most `budget`; has an `error`, and a `gap` where the allocator knows one
     "Choose a rank for every layer under a budget."
-    check_budget(budget)
-    f, price, shapes = get_allocator(how), get_cost(cost), {n:tuple(s) for n, s in shapes.items()}
-    if set(spectra) != set(shapes): raise ValueError(f"spectra and shapes must name the same layers, only one has {min(set(spectra)^set(shapes))!r}")
-    if not shapes: raise ValueError("no layer to allocate ranks to")
-    fixed_ranks = _pins(fixed_ranks, shapes, multiple_of)
-    warn_break_even(fixed_ranks, shapes)
-    check_least(budget, smallest_budget(shapes, price, fixed_ranks, multiple_of))
-    choices = [_choices(spectra[n], *s, price, multiple_of, (fixed_ranks[n],) if n in fixed_ranks else (), n) for n, s in shapes.items()]
+    check_fraction(budget, 'budget')
+    f, price, shapes = get_allocator(how), get_cost(cost), {n: tuple(s) for n, s in shapes.items()}
+    if odd := set(spectra)^set(shapes):
+        raise ValueError(f"spectra and shapes must name the same layers, only one has {min(odd)!r}")
+    if not shapes: raise ValueError("spectra and shapes are empty: there is no layer to allocate ranks to")
+    fixed = _check_fixed(fixed_ranks, shapes)
+    warn_break_even(fixed, shapes)
+    check_least(budget, smallest_budget(shapes, price, fixed, multiple_of))
+    only = {n: (r,) for n, r in fixed.items()}
+    choices = [_layer_choices(spectra[n], *s, price, multiple_of, only.get(n, ()), n) for n, s in shapes.items()]
     capacity = budget*(1+2e-12)*sum(price(None, *s) for s in shapes.values()) # a little more, for rounding
-    return _plan(f(choices, capacity), choices, shapes)
-
-def _plan(picks, choices, shapes):
-    "The `RankPlan` of what an allocator picked."
-    picks, bound = picks if isinstance(picks, tuple) else (picks, None)
-    plan = RankPlan({n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}, shapes)
-    plan.error = _error(choices, picks)
-    plan.gap = None if bound is None else max(0., plan.error-bound)
-    return plan
+    return _to_plan(f(choices, capacity), choices, shapes)

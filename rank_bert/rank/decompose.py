@@ -1,4 +1,4 @@
-"""From a weight matrix, and what is known of its inputs, to two thin factors
+"""Factorise a weight matrix, with what you know of its inputs and its gradients
 
 Docs: https://rank-bert.github.io/rank_bert/rank/decompose.html.md"""
 
@@ -10,6 +10,7 @@ __all__ = ['DECOMPOSITIONS', 'decomposition', 'get_decomposition', 'svd', 'two_s
 
 # %% ../../nbs/rank/decompose.ipynb #f9586617
 import torch, torch.nn as nn
+from ..checks import check_count, check_name
 from .linalg import Factors, damped_root, gram_svd
 from .layers import LowRankLinear, check_finite, take_over
 from .plan import warn_break_even
@@ -19,9 +20,9 @@ DECOMPOSITIONS = {}
 
 def decomposition(
     name:str, # What to call it in `method=`
-    needs=(), # Statistics it takes from `stats`
+    needs=(), # Statistics that it takes from `stats`
     mean='mean', # The statistic that corrects the bias, where it is known
-    nats=False, # Is half the sum of the squares that are cut an estimate of the increase in loss?
+    nats=False, # Is half the sum of the squares left out an estimate of the increase in loss?
 ):
     "Register a function `f(weight, stats) -> Factors` as a decomposition method."
     def _register(f):
@@ -35,12 +36,13 @@ def get_decomposition(
     method:str, # Name in `DECOMPOSITIONS`
 ): # The registered function
     "Look up a decomposition method."
-    if not isinstance(method, str) or method not in DECOMPOSITIONS: raise ValueError(f"unknown decomposition method {method!r}: available are {', '.join(map(repr, DECOMPOSITIONS))}")
-    return DECOMPOSITIONS[method]
+    return DECOMPOSITIONS[check_name(method, 'decomposition method', DECOMPOSITIONS)]
 
 # %% ../../nbs/rank/decompose.ipynb #ad1be415
 @decomposition('svd')
-def svd(w, stats=None): return gram_svd(w)
+def svd(w, stats=None):
+    "Decompose `w` for the least squared error."
+    return gram_svd(w)
 
 # %% ../../nbs/rank/decompose.ipynb #16afba0b
 def two_sided_factors(
@@ -48,7 +50,7 @@ def two_sided_factors(
     left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
     right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
     damping:float=1e-3, # See `damped_root`
-)->Factors: # Factors of `w`; what is cut costs its squares in the weighted norm
+)->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
     "Decompose `w` for the least weighted error."
     a = w.detach().double()
     lg, lc = (None if x is None else damped_root(x, damping) for x in (left, right))
@@ -61,43 +63,46 @@ def two_sided_factors(
 
 # %% ../../nbs/rank/decompose.ipynb #7909033e
 @decomposition('whitened', needs='covariance')
-def whitened(w, stats): return two_sided_factors(w, None, stats['covariance'])
+def whitened(w, stats):
+    "Decompose `w` for the least error of the output."
+    return two_sided_factors(w, None, stats['covariance'])
 
 # %% ../../nbs/rank/decompose.ipynb #2731945a
 @decomposition('kronecker', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
 def kronecker(w, stats):
+    "Decompose `w` for the least increase of the loss."
     per_sentence = stats.get('tokens', 1)/stats.get('samples', 1)
     return two_sided_factors(w, stats['grad_second_moment']*per_sentence, stats['weighted_covariance'])
 
 # %% ../../nbs/rank/decompose.ipynb #46cd80b5
-def _weights(fisher, floor=1e-6):
-    "Square roots of `fisher`, with a floor relative to the mean."
+def _root_weights(fisher, floor=1e-6):
+    "Take square roots of `fisher`, with a floor relative to the mean."
     f = fisher.detach().double()
     return f.clamp_min(f.mean().clamp_min(1e-30)*floor).sqrt()
 
 @decomposition('fwsvd', needs='fisher_rows', nats=True)
 def fwsvd(w, stats):
-    d = _weights(stats['fisher_rows']/w.shape[1])[:, None]
+    "Decompose `w` for the least error weighted by row."
+    d = _root_weights(stats['fisher_rows']/w.shape[1])[:, None]
     u, s, v = gram_svd(d*w.double())
     return Factors(u/d, s, v)
 
+# %% ../../nbs/rank/decompose.ipynb #00deco02
 @decomposition('fwsvd_both', needs=('fisher_rows', 'fisher_cols'), nats=True)
 def fwsvd_both(w, stats):
-    a, b = _weights(stats['fisher_rows']/stats['fisher_rows'].sum().clamp_min(1e-30))[:, None], _weights(stats['fisher_cols'])
+    "Decompose `w` for the least error weighted by row and column."
+    rows, cols = stats['fisher_rows'], stats['fisher_cols']
+    a, b = _root_weights(rows/rows.sum().clamp_min(1e-30))[:, None], _root_weights(cols)
     u, s, v = gram_svd(a*w.double()*b)
     return Factors(u/a, s, v/b)
 
 # %% ../../nbs/rank/decompose.ipynb #876d4709
 def _about_zero(stats):
-    "The statistics of a layer, with second moments in the place of covariances."
+    "Replace the covariances in `stats` by second moments."
     pairs = [(f'{w}covariance', f'{w}mean') for w in ('', 'weighted_')]
     return {**stats, **{c: stats[c]+torch.outer(stats[m], stats[m]) for c, m in pairs if c in stats and m in stats}}
 
-def _beside(w, stats):
-    "The statistics of a layer, on the device of its weight."
-    if any(isinstance(v, dict) for v in (stats or {}).values()): raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
-    return stats and {k: v.to(w.device) if hasattr(v, 'to') else v for k, v in stats.items()}
-
+# %% ../../nbs/rank/decompose.ipynb #00deco07
 def factorise(
     linear:nn.Module, # An `nn.Linear` or a `LowRankLinear`
     method:str='svd', # Name in `DECOMPOSITIONS`
@@ -105,12 +110,15 @@ def factorise(
     name:str='the layer', # What to call it in an error
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
-    f, w = get_decomposition(method), linear.weight.detach()
+    f, w, stats = get_decomposition(method), linear.weight.detach(), stats or {}
     check_finite(w, name)
-    stats = _beside(w, stats)
-    if missing := [k for k in f.needs if k not in (stats or {})]:
-        raise ValueError(f"method {method!r} needs {', '.join(missing)} of {name}: calibrate(model, batches) gives them")
-    return f(w, stats if stats is None or linear.bias is not None else _about_zero(stats))
+    if any(isinstance(v, dict) for v in stats.values()):
+        raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
+    if missing := [k for k in f.needs if k not in stats]:
+        lacks = ', '.join(missing)
+        raise ValueError(f"method {method!r} needs {lacks} of {name}: calibrate(model, batches) gives them")
+    stats = {k: v.to(w.device) if hasattr(v, 'to') else v for k, v in stats.items()}
+    return f(w, (stats if linear.bias is not None else _about_zero(stats)) or None)
 
 # %% ../../nbs/rank/decompose.ipynb #87bc1164
 @torch.inference_mode(False)
@@ -140,6 +148,6 @@ def decompose(
 )->LowRankLinear: # Thin layer in place of `linear`
     "Replace a linear layer by its best factorisation of the given rank."
     shape = tuple(linear.weight.shape)
-    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= min(shape): raise ValueError(f"rank must be an integer from 1 to {min(shape)} for a weight of shape {shape}, got {rank!r}")
+    check_count(rank, 'rank', most=min(shape))
     warn_break_even(dict(weight=rank), dict(weight=shape))
     return truncate_factors(factorise(linear, method, stats), rank, linear, stats, get_decomposition(method).mean)

@@ -7,9 +7,10 @@ Docs: https://rank-bert.github.io/rank_bert/rank/latency.html.md"""
 # %% auto #0
 __all__ = ['LatencyTable', 'measure_latency']
 
-# %% ../../nbs/rank/latency.ipynb #03bbb59b
+# %% ../../nbs/rank/latency.ipynb #00lat003
 import math, time
 import numpy as np, pandas as pd, torch, torch.nn as nn
+from ..checks import check_count
 from .layers import LowRankLinear
 
 # %% ../../nbs/rank/latency.ipynb #16994c09
@@ -19,20 +20,22 @@ class LatencyTable:
         times:dict, # (out, in) -> {rank or None: seconds}
     ):
         self.times = {tuple(s): dict(t) for s, t in times.items()}
-        self._at = {s: (sorted(r for r in t if r is not None), t) for s, t in self.times.items()}
+        self._ranks = {s: sorted(r for r in t if r is not None) for s, t in self.times.items()}
 
     def __call__(self, rank, m, n):
-        if (m, n) not in self._at: raise ValueError(f"the latency table has no layer of shape {(m, n)}, only {', '.join(map(str, self._at))}")
-        ranks, t = self._at[m, n]
+        if (m, n) not in self.times:
+            raise ValueError(f"the latency table has shapes {', '.join(map(str, self.times))}, but not {(m, n)}")
+        t, ranks = self.times[m, n], self._ranks[m, n]
         return t[None] if rank is None else float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
 
     def __repr__(self):
-        rows = {s: {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r, v in t.items()} for s, t in self.times.items()}
-        return pd.DataFrame({f'{m} x {n}': t for (m, n), t in rows.items()}).to_string()
+        rows = {f'{m} x {n}': {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r, v in t.items()}
+            for (m, n), t in self.times.items()}
+        return pd.DataFrame(rows).to_string()
 
 # %% ../../nbs/rank/latency.ipynb #5052dee1
 def _least_seconds(layers, x, repeat):
-    "Name -> the least time that a layer takes for `x`, all of them taking turns."
+    "Time every layer on `x` for `repeat` turns, and keep the least."
     best, wait = dict.fromkeys(layers, math.inf), torch.cuda.synchronize if x.is_cuda else lambda: None
     for turn in range(repeat+1):
         for k, l in layers.items():
@@ -42,11 +45,12 @@ def _least_seconds(layers, x, repeat):
     return best
 
 # %% ../../nbs/rank/latency.ipynb #68a8c60b
-def _worst(big, others, margin):
-    "Times at the first number of tokens, raised above dense for the ranks that are slower than dense at another one."
+def _penalised(big, others, margin):
+    "Raise the times in `big` above dense for the ranks that are slower than dense in one of `others`."
     slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.)
     return {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r)) > 1 else 0.) for r, t in big.items()}
 
+# %% ../../nbs/rank/latency.ipynb #00lat009
 @torch.inference_mode()
 def measure_latency(
     shapes, # Shapes (out, in) of the layers
@@ -58,10 +62,11 @@ def measure_latency(
     dtype=torch.float32, # Type of weights and inputs
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."
-    times, tokens = {}, (tokens,) if isinstance(tokens, int) else tuple(tokens)
+    check_count(repeat, 'repeat')
+    times, tokens, like = {}, (tokens,) if isinstance(tokens, int) else tuple(tokens), dict(device=device, dtype=dtype)
     for m, n in dict.fromkeys(map(tuple, shapes)):
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
-        layers = {None: nn.Linear(n, m, device=device, dtype=dtype)}|{r: LowRankLinear(n, m, r, device=device, dtype=dtype) for r in ranks}
-        big, *others = [_least_seconds(layers, torch.randn(t, n, device=device, dtype=dtype), repeat) for t in tokens]
-        times[m, n] = _worst(big, others, margin)
+        layers = {None: nn.Linear(n, m, **like)}|{r: LowRankLinear(n, m, r, **like) for r in ranks}
+        big, *others = [_least_seconds(layers, torch.randn(t, n, **like), repeat) for t in tokens]
+        times[m, n] = _penalised(big, others, margin)
     return LatencyTable(times)

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/metrics.html.md"""
 __all__ = ['RANK_METRICS', 'REPORT_METRICS', 'Spectrum', 'singular_values', 'rank_metric', 'spectral_norm', 'frobenius_norm',
            'rank_metrics', 'numerical_rank', 'renyi_rank', 'effective_rank', 'stable_rank', 'participation_ratio',
            'energy_rank', 'energy_rank_90', 'rankme', 'token_residual', 'mp_edge', 'mp_outliers', 'mp_spectrum',
-           'weight_of', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra', 'plot_ranks']
+           'acting_weight', 'finite_weights', 'spectra', 'rank_report', 'panels', 'plot_spectra', 'plot_ranks']
 
 # %% ../../nbs/rank/metrics.ipynb #e40ced86
 import math
@@ -82,6 +82,7 @@ def from_factors(cls:Spectrum,
     res.mean = (to_float64(up).sum(-2)*to_float64(down).sum(-1)).sum(-1)/math.prod(shape)
     return res
 
+# %% ../../nbs/rank/metrics.ipynb #a9597d25
 @patch(as_prop=True)
 def variance(self:Spectrum)->torch.Tensor: # (...)
     "Compute the variance of the entries of the matrix."
@@ -113,6 +114,7 @@ def spectral_norm(
     "Give the largest singular value."
     return _number(_as_spectrum(x, s).s[..., 0])
 
+# %% ../../nbs/rank/metrics.ipynb #d2e0c3e0
 @rank_metric
 def frobenius_norm(
     x=None, # Matrix, stack of matrices (..., m, n), or `Spectrum`
@@ -248,6 +250,7 @@ def mp_edge(
     m, n = x.shape
     return _number(x.variance.sqrt()*(math.sqrt(m)+math.sqrt(n)))
 
+# %% ../../nbs/rank/metrics.ipynb #63c68ae7
 @rank_metric
 def mp_outliers(
     x, # Matrix, stack of matrices (..., m, n), or `Spectrum`
@@ -275,8 +278,10 @@ def mp_spectrum(
 
 # %% ../../nbs/rank/metrics.ipynb #b743ca8a
 @torch.no_grad()
-def _acting_weight(module):
-    "Read the matrix of a linear layer off its outputs."
+def acting_weight(
+    module:nn.Module, # A linear layer, with or without adapters
+)->torch.Tensor: # (out, in)
+    "Read the matrix that a linear layer acts with off its outputs."
     modes, like = [(m, m.training) for m in module.modules()], next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
     try:
@@ -284,15 +289,6 @@ def _acting_weight(module):
         return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
     finally:
         for m, t in modes: m.training = t
-
-def weight_of(
-    module:nn.Module, # A linear layer, dense or factorised
-    adapters:bool=False, # As active adapters leave it? The weight underneath otherwise
-)->torch.Tensor: # (out, in)
-    "Give the matrix of a linear layer, multiplied out where it is factorised."
-    if adapters and any(hasattr(m, 'base_layer') for m in module.modules()): return _acting_weight(module)
-    w = module.dense_weight() if hasattr(module, 'dense_weight') else module.weight
-    return w.detach()
 
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
 def finite_weights(
@@ -304,7 +300,8 @@ def finite_weights(
     for l in layers:
         if not next(l.module.parameters()).is_meta: continue
         raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
-    ws = {l.name: weight_of(l.module, adapters=True) for l in layers}
+    adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
+    ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}
     for n, w in ws.items(): check_finite(w, n)
     return ws
 
@@ -339,7 +336,7 @@ def rank_report(
         o = sp[l.name]
         values = {k: v.item() if torch.is_tensor(v := f(o)) else v for k, f in fs.items()}
         return dict(name=l.name, layer=l.layer, role=l.role, shape=o.shape, **values,
-                    break_even=break_even(*o.shape), factor_rank=getattr(l.module, 'rank', np.nan))
+                    break_even=break_even(*o.shape), factor_rank=np.nan if l.rank is None else l.rank)
     return pd.DataFrame([row(l) for l in linears(model, roles)])
 
 # %% ../../nbs/rank/metrics.ipynb #a4828ce1
@@ -365,6 +362,7 @@ def _spectrum_line(ax, spectrum, shade, log):
     ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
     if log: ax.set_yscale('log')
 
+# %% ../../nbs/rank/metrics.ipynb #1129ef63
 def plot_spectra(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
@@ -392,6 +390,7 @@ def _largest(reports, metric):
     where = ' where layers are dense' if metric == 'factor_rank' else ''
     raise ValueError(f"there is no {metric} to draw: it is NaN or infinite{where}")
 
+# %% ../../nbs/rank/metrics.ipynb #564ddf11
 def plot_ranks(
     reports, # A model, a `rank_report`, or a dict of title -> model or report
     metric:str='effective_rank', # A column of the report

@@ -65,14 +65,6 @@ class Watch:
         for h in self.hooks: h.remove()
         return self.out
 
-# %% ../../nbs/train/distill.ipynb #ad7d3296
-def _unhook(enc):
-    "Remove the hooks that transformers collects inner states with."
-    for m in enc.modules():
-        for k in [k for k, h in m._forward_hooks.items() if getattr(h, '__module__', '') == 'transformers.utils.output_capturing']:
-            del m._forward_hooks[k]
-        m.__dict__.pop('_output_capturing_hooks_installed', None)
-
 # %% ../../nbs/train/distill.ipynb #eddfa1b0
 def _scheduled(value, progress): return float(value(progress)) if callable(value) else float(value)
 
@@ -127,6 +119,14 @@ def before_fit(self:DistilCallback):
     self.learn.metrics = [m for m in self.learn.metrics if not isinstance(m, LossMean)] + [LossMean(self, k) for k in self.weights]
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
+
+# %% ../../nbs/train/distill.ipynb #ad7d3296
+def _unhook(enc):
+    "Remove the hooks that transformers collects inner states with."
+    for m in enc.modules():
+        for k in [k for k, h in m._forward_hooks.items() if getattr(h, '__module__', '') == 'transformers.utils.output_capturing']:
+            del m._forward_hooks[k]
+        m.__dict__.pop('_output_capturing_hooks_installed', None)
 
 # %% ../../nbs/train/distill.ipynb #0c39ad81
 @patch

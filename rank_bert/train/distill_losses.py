@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from ..checks import check_count
-from ..rank.compress import DIVERGENCES
+from ..rank.batches import DIVERGENCES
 
 # %% ../../nbs/train/distill_losses.ipynb #e2f55a25
 def _at_least_float32(t):

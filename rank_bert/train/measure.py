@@ -17,9 +17,9 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..models.anatomy import encoder_of, family_of, linears
-from ..rank.calibrate import TextTokens
+from ..rank.statistics import TextTokens
 from ..rank.layers import LowRankLinear
-from ..rank.metrics import Spectrum, token_residual, weight_of
+from ..rank.metrics import Spectrum, acting_weight, token_residual
 
 # %% ../../nbs/train/measure.ipynb #6a59d392
 class MatrixSum(namedtuple('MatrixSum', 'dense up down', defaults=(None, None, None))):
@@ -49,6 +49,7 @@ def __sub__(self:MatrixSum, other):
     up, down = _cat_parts([self.up, None if other.up is None else -other.up], 1), _cat_parts([self.down, other.down], 0)
     return MatrixSum(None if up is not None and dense is not None and not dense.any() else dense, up, down)
 
+# %% ../../nbs/train/measure.ipynb #08a8c137
 @patch
 def norm(self:MatrixSum):
     "Compute the Frobenius norm, or an upper bound if both parts are there."
@@ -67,6 +68,7 @@ def _stack_spectrum(sums, norms):
     if up is None: return Spectrum(dense, norm=norms), finite
     return Spectrum.from_factors(up, down, norms) if dense is None else Spectrum(up@down+dense, norm=norms), finite
 
+# %% ../../nbs/train/measure.ipynb #68956c97
 def measure(
     sums:list, # `MatrixSum`s, which may differ in shape
     norms:list, # For the change of a weight: the norm of that weight; 0 otherwise
@@ -88,16 +90,18 @@ def _is_plain_lora(module):
     return (hasattr(module, 'lora_A') and not any(getattr(module, 'use_dora', {}).values())
             and all(hasattr(o, 'weight') for o in module.lora_A.values()))
 
+# %% ../../nbs/train/measure.ipynb #a018782d
 def _dense_and_factors(module):
     "Give the dense weight of a linear layer, or None, and its pairs of factors with their scales."
     if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
     if not hasattr(module, 'get_base_layer'): return module.weight, []
-    if not _is_plain_lora(module): return weight_of(module, adapters=True), []
+    if not _is_plain_lora(module): return acting_weight(module), []
     dense, pairs = _dense_and_factors(module.get_base_layer())
     off = module.merged or module.disable_adapters
     active = [] if off else [a for a in module.active_adapters if a in module.lora_A]
     return dense, pairs+[(module.lora_B[a].weight, module.lora_A[a].weight, module.scaling[a]) for a in active]
 
+# %% ../../nbs/train/measure.ipynb #63bab2c9
 def weight_sum(
     module:nn.Module, # A linear layer: dense, factorised, or with adapters
 )->MatrixSum: # Without gradients; it shares memory with the layer where it can
@@ -167,6 +171,7 @@ def _begin(self:ForwardWatch, enc, args, kwargs):
     if mask is None or mask.ndim != 2: mask = torch.ones_like(ids)
     self.outputs, self.residuals, self.keep = {}, [], TextTokens(mask, self.batch_first)
 
+# %% ../../nbs/train/measure.ipynb #0b880878
 @patch
 @torch.no_grad()
 def _keep_output(self:ForwardWatch, name, module, args, out):
@@ -178,6 +183,7 @@ def _keep_output(self:ForwardWatch, name, module, args, out):
     self.outputs.setdefault(name, []).append(x)
     self.seconds += time.perf_counter()-began
 
+# %% ../../nbs/train/measure.ipynb #88916905
 @patch
 @torch.no_grad()
 def _keep_residual(self:ForwardWatch, block, args, kwargs, out):
