@@ -1,4 +1,4 @@
-"""How fast, beside a peer in the same run: ratios that hold on your machine, not seconds that held on ours.
+"""Compare speed with a peer in the same run, and get ratios that hold on your machine.
 
 Docs: https://rank-bert.github.io/rank_bert/bench.html.md"""
 
@@ -12,14 +12,11 @@ import copy, gc, inspect, tempfile, time, warnings
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-
 import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
 from fastai.callback.core import Callback
 from tqdm.auto import tqdm
-
 from transformers import BertForSequenceClassification
-
 from .data.tokens import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
@@ -37,7 +34,7 @@ def take_turns(
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
-    "Let every contender measure itself in turns, so that what else the machine does hits all alike."
+    "Let every contender measure itself in turns, so that other work on the machine hits all of them alike."
     seen = {k: [] for k in contenders}
     turns = [(k, f) for _ in range(repeats) for k, f in contenders.items()]
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
@@ -48,7 +45,7 @@ def take_turns(
 
 # %% ../nbs/bench.ipynb #ec9e33cb
 def _bare_loop(learn, width=None):
-    "Sentences a second of a plain PyTorch epoch; with `width`, all padded to it."
+    "Count sentences a second of a plain PyTorch epoch, padded to `width` if there is one."
     model, device = learn.model.train(), next(learn.model.parameters()).device
     opt = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     n, start = 0, time.perf_counter()
@@ -62,7 +59,7 @@ def _bare_loop(learn, width=None):
 
 # %% ../nbs/bench.ipynb #73e4af0d
 class _EpochTimer(Callback):
-    "Seconds and sentences of the training part of an epoch."
+    "Time the training part of an epoch."
     order = -200
     def before_train(self): self.n, self.start = 0, time.perf_counter()
     def after_batch(self):
@@ -70,37 +67,13 @@ class _EpochTimer(Callback):
     def after_train(self): self.rate = self.n/(time.perf_counter() - self.start)
 
 def _learner_epoch(learn):
-    "Sentences a second of an epoch of `learn`, its progress bar off."
+    "Count sentences a second of an epoch of `learn`, without its progress bar."
     timer = _EpochTimer()
     with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(1, 1e-4, cbs=timer)
     return timer.rate
 
-# %% ../nbs/bench.ipynb #9b127fc2
-def _trainer_epoch(learn, by_length=False):
-    "Sentences a second of an epoch of transformers' Trainer."
-    from datasets import Dataset
-    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-    items = learn.dls.train_ds
-    rows = dict(input_ids=[items.tokens[i].tolist() for i in range(len(items))], labels=items.y.tolist())
-    rows['attention_mask'] = [[1]*len(r) for r in rows['input_ids']]
-    name = 'train_sampling_strategy' if 'train_sampling_strategy' in inspect.signature(TrainingArguments).parameters else 'group_by_length'
-    order = {} if not by_length else {name: 'group_by_length' if name == 'train_sampling_strategy' else True}
-    class Timer(TrainerCallback):
-        def on_epoch_begin(self, *args, **kwargs): self.start = time.perf_counter()
-        def on_epoch_end(self, *args, **kwargs): self.seconds = time.perf_counter() - self.start
-    timer = Timer()
-    with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
-        warnings.filterwarnings('ignore', message='.*pin_memory.*')
-        args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4, weight_decay=0.01, optim='adamw_torch_fused',
-                                 lr_scheduler_type='constant', max_grad_norm=0.,
-                                 save_strategy='no', logging_strategy='no', report_to='none', disable_tqdm=True, seed=learn.seed, **order)
-        t = Trainer(learn.hf_model, args, train_dataset=Dataset.from_dict(rows), data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer])
-        t.remove_callback(PrinterCallback)
-        t.train()
-    return len(items)/timer.seconds
-
 # %% ../nbs/bench.ipynb #98037582
-def _fill(dls, n):
+def _repeat_rows(dls, n):
     "Repeat the rows of the training set of `dls` until there are `n`."
     items = dls.train_ds
     if len(items) >= n: return dls
@@ -110,7 +83,45 @@ def _fill(dls, n):
     dls.loaders[0] = dls.train.new(TextItems(filled, items.y[order], items.tokenizer, items.vocab, items.text_cols, items.max_length))
     return dls
 
+# %% ../nbs/bench.ipynb #9b127fc2
+def _trainer_rows(learn):
+    "Convert the training set of a learner to a `datasets.Dataset`."
+    from datasets import Dataset
+    items = learn.dls.train_ds
+    ids = [items.tokens[i].tolist() for i in range(len(items))]
+    return Dataset.from_dict(dict(input_ids=ids, labels=items.y.tolist(), attention_mask=[[1]*len(r) for r in ids]))
+
+def _by_length():
+    "Find the option of `TrainingArguments` that batches by length."
+    from transformers import TrainingArguments
+    new = 'train_sampling_strategy' in inspect.signature(TrainingArguments).parameters
+    return dict(train_sampling_strategy='group_by_length') if new else dict(group_by_length=True)
+
+# %% ../nbs/bench.ipynb #98d64141
+def _trainer_epoch(learn, by_length=False):
+    "Count sentences a second of an epoch of transformers' Trainer."
+    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+    class Timer(TrainerCallback):
+        def on_epoch_begin(self, *args, **kwargs): self.start = time.perf_counter()
+        def on_epoch_end(self, *args, **kwargs): self.seconds = time.perf_counter() - self.start
+    timer, rows, order = Timer(), _trainer_rows(learn), _by_length() if by_length else {}
+    with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
+        warnings.filterwarnings('ignore', message='.*pin_memory.*')
+        args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4, weight_decay=0.01,
+            optim='adamw_torch_fused', lr_scheduler_type='constant', max_grad_norm=0., save_strategy='no', logging_strategy='no',
+            report_to='none', disable_tqdm=True, seed=learn.seed, **order)
+        t = Trainer(learn.hf_model, args, train_dataset=rows, data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer])
+        t.remove_callback(PrinterCallback)
+        t.train()
+    return len(rows)/timer.seconds
+
 # %% ../nbs/bench.ipynb #88e191b1
+def _classifier_for(task, model, source, tokenizer, bs, n_train):
+    "Make a learner with `n_train` rows; the named BERTs are built from their configuration."
+    learn = glue_learner(task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
+    _repeat_rows(learn.dls, n_train)
+    return learn
+
 def bench_train(
     task:str='sst2', # GLUE task
     model:str='prajjwal1/bert-tiny', # Name or folder; the three named BERTs are built from their configuration
@@ -123,64 +134,51 @@ def bench_train(
 )->pd.DataFrame: # Sentences a second, and the ratio of the medians to the bare loop's
     "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch."
     if not find_spec('accelerate'): raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
-    make = partial(glue_learner, task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
     contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epoch, 'Trainer, random': _trainer_epoch,
-                  'Trainer, by length': partial(_trainer_epoch, by_length=True), 'bare loop, padded to 128': partial(_bare_loop, width=128)}
-    def run(f):
-        learn = make()
-        _fill(learn.dls, n_train)
-        return f(learn)
-    _bare_loop(make(n_train=8*bs)) # warms up the threads and the allocator
-    t = take_turns({k: partial(run, f) for k, f in contenders.items()}, repeats, progress)
+        'Trainer, by length': partial(_trainer_epoch, by_length=True), 'bare loop, padded to 128': partial(_bare_loop, width=128)}
+    make = partial(_classifier_for, task, model, source, tokenizer, bs)
+    _bare_loop(make(8*bs)) # warms up the threads and the allocator
+    t = take_turns({k: lambda f=f: f(make(n_train)) for k, f in contenders.items()}, repeats, progress)
     t = t.round().astype(int).assign(ratio=(t['median']/t['median'].iloc[0]).round(2))
     return t.rename_axis('sentences a second')
 
 # %% ../nbs/bench.ipynb #ab0e6cc5
 def _seconds(f, device='cpu'):
-    "Time of a call of `f`."
+    "Time a call of `f`."
     start = time.perf_counter()
     f()
     if torch.device(device).type == 'cuda': torch.cuda.synchronize()
     return time.perf_counter() - start
 
 def _forward_backward(model, batches):
-    "A plain pass over the batches, with the gradients of all weights."
+    "Pass over the batches, with the gradients of all weights."
     device, takes = next(model.parameters()).device, inspect.signature(model.forward).parameters
     model.eval()
-    for x, y in batches:
-        out = model(**{k: v.to(device) for k, v in x.items() if k in takes}, labels=y.to(device))
-        out.loss.backward()
+    for x, y in batches: model(**{k: v.to(device) for k, v in x.items() if k in takes}, labels=y.to(device)).loss.backward()
     model.zero_grad()
 
+# %% ../nbs/bench.ipynb #77151346
 def _factor_all(model, method, calibration=None):
-    "The factors of every linear layer."
+    "Decompose every linear layer."
     return {l.name: factorise(l.module, method, calibration and calibration[l.name], l.name) for l in linears(model)}
 
 @torch.no_grad()
-def _svd_all(model): return [torch.linalg.svd(l.module.weight, full_matrices=False) for l in linears(model)]
+def _svd_all(model): return [torch.linalg.svd(l.weight, full_matrices=False) for l in linears(model)]
 
 # %% ../nbs/bench.ipynb #812c58b9
-def _calibration_batches(task, model, source, tokenizer, n_train, bs):
-    "A classifier, and batches of sentences sorted by length."
-    learn = glue_learner(task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
-    _fill(learn.dls, n_train)
-    return learn.hf_model, [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
-
-def _needs(method): return (*get_decomposition(method).needs, get_decomposition(method).mean)
-
 def _stages(model, batches, budget):
-    "Name -> what takes time, and name -> its peer."
+    "List what takes time as name -> (function, name of its peer)."
     cal = calibrate(model, batches, n_samples=None, progress=False)
-    factors = _factor_all(model, 'kronecker', cal)
-    spectra, shapes = {n: f.s for n, f in factors.items()}, {l.name: l.shape for l in linears(model)}
-    plain, svd = 'forward and backward', 'torch.linalg.svd'
-    run = {plain: partial(_forward_backward, model, batches),
-           'calibrate, for kronecker': partial(calibrate, model, batches, n_samples=None, statistics=_needs('kronecker'), progress=False),
-           'calibrate, all statistics': partial(calibrate, model, batches, n_samples=None, progress=False),
-           svd: partial(_svd_all, model), **{f'decompose, {m}': partial(_factor_all, model, m, cal) for m in ('svd', 'whitened', 'kronecker')},
-           'allocate, optimal': partial(allocate, spectra, shapes, budget),
-           'compress, all of it': partial(compress, model, budget, batches, n_samples=None, progress=False)}
-    return run, {k: plain if k.startswith(('forward', 'calibrate', 'compress')) else svd for k in run}
+    spectra, shapes = {n: f.s for n, f in _factor_all(model, 'kronecker', cal).items()}, {l.name: l.shape for l in linears(model)}
+    f, plain, svd = get_decomposition('kronecker'), 'forward and backward', 'torch.linalg.svd'
+    run = partial(calibrate, model, batches, n_samples=None, progress=False)
+    return {plain: (partial(_forward_backward, model, batches), plain),
+        'calibrate, for kronecker': (partial(run, statistics=(*f.needs, f.mean)), plain),
+        'calibrate, all statistics': (run, plain),
+        svd: (partial(_svd_all, model), svd),
+        **{f'decompose, {m}': (partial(_factor_all, model, m, cal), svd) for m in ('svd', 'whitened', 'kronecker')},
+        'allocate, optimal': (partial(allocate, spectra, shapes, budget), svd),
+        'compress, all of it': (partial(compress, model, budget, batches, n_samples=None, progress=False), plain)}
 
 # %% ../nbs/bench.ipynb #39939c1e
 def bench_compress(
@@ -195,22 +193,24 @@ def bench_compress(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, and the ratio of the medians to the peer's
     "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."
-    model, batches = _calibration_batches(task, model, source, tokenizer, n_train, bs)
-    device = 'cuda' if torch.cuda.is_available() else 'cpu'
-    run, peers = _stages(model.to(device), batches, budget)
-    t = take_turns({k: partial(_seconds, f, device) for k, f in run.items()}, repeats, progress).round(3)
-    return t.assign(peer=pd.Series(peers), ratio=[round(t['median'][k]/max(t['median'][p], 1e-3), 2) for k, p in peers.items()]).rename_axis('seconds')
+    learn, device = _classifier_for(task, model, source, tokenizer, bs, n_train), 'cuda' if torch.cuda.is_available() else 'cpu'
+    batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
+    stages = _stages(learn.hf_model.to(device), batches, budget)
+    t = take_turns({k: partial(_seconds, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
+    t['peer'] = [peer for _, peer in stages.values()]
+    t['ratio'] = (t['median']/t['median'][t.peer].clip(1e-3).to_numpy()).round(2)
+    return t.rename_axis('seconds')
 
 # %% ../nbs/bench.ipynb #249ce1fd
 SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536) # MiniLM's shape
 
-def _dense(model):
-    "A classifier of a shape, or from a folder."
+def _dense_classifier(model):
+    "Build a classifier of a size, or load it from a folder."
     if Path(model).is_dir(): return get_pretrained_model(model, 'sst2', num_labels=2).eval()
     return BertForSequenceClassification(bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)).eval()
 
-def _thin(model, budget, multiple_of=1, cost='params'):
-    "A copy with random factors of uniform rank in place of the linear layers, which keeps `budget` of their weights, or of their time."
+def _random_factors(model, budget, multiple_of=1, cost='params'):
+    "Copy a model with random factors of uniform rank, which keep `budget` of its weights, or of their time."
     new = copy.deepcopy(model)
     shapes = {l.name: l.shape for l in linears(new)}
     cost = measure_latency(shapes.values()) if cost == 'latency' else cost
@@ -219,8 +219,9 @@ def _thin(model, budget, multiple_of=1, cost='params'):
         if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(*l.shape[::-1], plan[l.name]))
     return new.eval()
 
+# %% ../nbs/bench.ipynb #b8349c2a
 def _int8(model):
-    "A copy with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch has none any more."
+    "Copy a model with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch has it no more."
     try: from torch.ao.quantization import quantize_dynamic
     except ImportError: return warnings.warn('this PyTorch has no quantize_dynamic: int8 is left out')
     with warnings.catch_warnings():
@@ -228,14 +229,14 @@ def _int8(model):
         return quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
 # %% ../nbs/bench.ipynb #8b4accb6
-def _bytes(v):
-    "Bytes of a tensor, or of all in a tuple or state dict."
+def _tensor_bytes(v):
+    "Count the bytes of a tensor, or of all tensors in a tuple or state dict."
     if torch.is_tensor(v): return v.numel()*v.element_size()
-    return sum(map(_bytes, v.values() if isinstance(v, dict) else v)) if isinstance(v, (tuple, dict)) else 0
+    return sum(map(_tensor_bytes, v.values() if isinstance(v, dict) else v)) if isinstance(v, (tuple, dict)) else 0
 
 @torch.inference_mode()
 def _peak_bytes(model, x):
-    "The most memory that a forward pass holds beside weights and inputs."
+    "Count the most memory that a forward pass holds beside weights and inputs."
     if (device := next(model.parameters()).device).type == 'cuda':
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -248,33 +249,35 @@ def _peak_bytes(model, x):
 # %% ../nbs/bench.ipynb #76fe16a7
 @torch.inference_mode()
 def _milliseconds(model, x, least=0.2):
-    "The median time of a forward pass, of as many as take `least` seconds, at least one."
+    "Take the median time of a forward pass, over as many as fit in `least` seconds, at least one."
     device, took = next(model.parameters()).device, []
     while sum(took) < least: took.append(_seconds(lambda: model(**x), device))
     return 1e3*float(np.median(took))
 
 def _variants(model, budgets, multiple_of, cost, device):
-    "Name -> (model, its float32 model)."
-    models = {'dense': _dense(model)}
-    models.update({f'{b:.0%} kept' if round(100*b, 6) == round(100*b) else f'{100*b:g}% kept': _thin(models['dense'], b, multiple_of, cost) for b in budgets})
+    "Make the variants of a model: name -> (model, its float32 model)."
+    models = {'dense': _dense_classifier(model)}
+    models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b, multiple_of, cost) for b in budgets}
     if device != 'cpu': return {k: (m.to(device), m) for k, m in models.items()}
     int8 = {f'{k}, int8': (_int8(m), m) for k, m in models.items()}
     return {k: (m, m) for k, m in models.items()} | {k: v for k, v in int8.items() if v[0] is not None}
 
 # %% ../nbs/bench.ipynb #5e49bed5
 def _infer_rows(variants, bs, length, repeats, progress, **about):
-    "One row a variant, for batches of `bs` texts of `length` tokens."
+    "Measure the variants on batches of `bs` texts of `length` tokens, one row each."
     dense = variants['dense'][0]
     ids = torch.randint(5, dense.config.vocab_size, (bs, length), device=next(dense.parameters()).device)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     peak = {k: _peak_bytes(m, x) for k, (m, _) in variants.items()} # the first pass, which warms up
     t = take_turns({k: partial(_milliseconds, m, x) for k, (m, _) in variants.items()}, repeats, progress)
-    flops = [flops_per_token(dense, length)/flops_per_token(m, length) for _, m in variants.values()]
-    t = t[['least', 'median']].rename(columns={'least': 'ms'}).assign(speedup=t['least']['dense']/t['least'], flop_ratio=flops)
+    t = t[['least', 'median']].rename(columns={'least': 'ms'})
+    t['speedup'] = t.ms['dense']/t.ms
+    t['flop_ratio'] = [flops_per_token(dense, length)/flops_per_token(m, length) for _, m in variants.values()]
     t['reached'] = t.speedup/t.flop_ratio
-    t['weights_mb'], t['peak_mb'] = [_bytes(m.state_dict())/1e6 for m, _ in variants.values()], [peak[k]/1e6 for k in t.index]
+    t['weights_mb'] = [_tensor_bytes(m.state_dict())/1e6 for m, _ in variants.values()]
+    t['peak_mb'] = [peak[k]/1e6 for k in t.index]
     index = pd.MultiIndex.from_tuples([(*about.values(), f'{bs} x {length}', k) for k in t.index], names=[*about, 'input', 'variant'])
-    return t.round(dict(ms=2, median=2, speedup=2, flop_ratio=2, reached=2, weights_mb=1, peak_mb=1)).set_index(index)
+    return t.round({c: 1 if c.endswith('mb') else 2 for c in t}).set_index(index)
 
 # %% ../nbs/bench.ipynb #552fa4db
 def bench_infer(
@@ -286,13 +289,13 @@ def bench_infer(
     cost:str='params', # What the budgets count: 'params', or 'latency', measured first
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Milliseconds a batch, speed-up over dense beside the ratio of operations, megabytes of weights and of one forward pass
+)->pd.DataFrame: # Milliseconds a batch, speed-up over dense, ratio of operations, megabytes of weights and of one forward pass
     "Compare latency and memory of dense, factorised and int8 models."
     sizes, budgets = (bs,) if isinstance(bs, int) else bs, (budgets,) if isinstance(budgets, float) else budgets
     rows = []
     for device in ('cpu', 'cuda') if torch.cuda.is_available() else ('cpu',):
         where = f'cpu, {torch.get_num_threads()} threads' if device == 'cpu' else torch.cuda.get_device_name()
-        for o in model.split(','):
-            variants = _variants(o.strip(), budgets, multiple_of, cost, device)
-            rows += [_infer_rows(variants, b, length, repeats, progress, device=where, model=Path(o.strip()).name) for b in sizes]
+        for o in map(str.strip, model.split(',')):
+            variants = _variants(o, budgets, multiple_of, cost, device)
+            rows += [_infer_rows(variants, b, length, repeats, progress, device=where, model=Path(o).name) for b in sizes]
     return pd.concat(rows)
