@@ -18,7 +18,7 @@ from ..models.anatomy import attentions, encoder_of
 from .layers import blank_like, refuse_adapters, replace, take_over
 from .plan import record_plan
 from .metrics import effective_rank, energy_rank, finite_weights
-from .linalg import damped_root
+from .linalg import damped_root, to_float64
 
 # %% ../../nbs/rank/heads.ipynb #330e9235
 def _resized(m, n_in, n_out):
@@ -70,8 +70,8 @@ Circuits = namedtuple('Circuits', 'query key value output')
 
 def _with_bias(linear):
     "The weight of a linear layer, with its bias as a last column."
-    w = linear.weight.detach().double()
-    b = torch.zeros(len(w)).to(w) if linear.bias is None else linear.bias.detach().double()
+    w = to_float64(linear.weight)
+    b = torch.zeros(len(w)).to(w) if linear.bias is None else to_float64(linear.bias)
     return torch.cat([w, b[:, None]], 1)
 
 def head_matrices(
@@ -79,7 +79,7 @@ def head_matrices(
 )->Circuits: # query, key, value `(heads, size, in+1)`, with their biases, and output `(heads, out, size)`, all float64
     "Split the layers of an attention block into the matrices of its heads."
     split = lambda w: w.reshape(-1, a.size, w.shape[1])
-    out = a.output.weight.detach().double()
+    out = to_float64(a.output.weight)
     out = out.reshape(len(out), -1, a.size).transpose(0, 1)
     return Circuits(*(split(_with_bias(l)) for l in (a.query, a.key, a.value)), out)
 
