@@ -97,7 +97,7 @@ def fwsvd_both(w, stats):
     return Factors(u/a, s, v/b)
 
 # %% ../../nbs/rank/decompose.ipynb #876d4709
-def _about_zero(stats):
+def _uncentred(stats):
     "Replace the covariances in `stats` by second moments."
     pairs = [(f'{w}covariance', f'{w}mean') for w in ('', 'weighted_')]
     return {**stats, **{c: stats[c]+torch.outer(stats[m], stats[m]) for c, m in pairs if c in stats and m in stats}}
@@ -118,7 +118,7 @@ def factorise(
         lacks = ', '.join(missing)
         raise ValueError(f"method {method!r} needs {lacks} of {name}: calibrate(model, batches) gives them")
     stats = {k: v.to(w.device) if hasattr(v, 'to') else v for k, v in stats.items()}
-    return f(w, (stats if linear.bias is not None else _about_zero(stats)) or None)
+    return f(w, (stats if linear.bias is not None else _uncentred(stats)) or None)
 
 # %% ../../nbs/rank/decompose.ipynb #87bc1164
 @torch.inference_mode(False)
