@@ -19,6 +19,7 @@ from torch import nn
 from ..models.anatomy import encoder_of, family_of, linears
 from ..rank.statistics import TextTokens
 from ..rank.layers import LowRankLinear
+from ..rank.linalg import to_float64
 from ..rank.metrics import Spectrum, acting_weight, token_residual
 
 # %% ../../nbs/train/measure.ipynb #6a59d392
@@ -49,12 +50,13 @@ def __sub__(self:MatrixSum, other):
     up, down = _cat_parts([self.up, None if other.up is None else -other.up], 1), _cat_parts([self.down, other.down], 0)
     return MatrixSum(None if up is not None and dense is not None and not dense.any() else dense, up, down)
 
+# %% ../../nbs/train/measure.ipynb #08a8c137
 @patch
 def norm(self:MatrixSum):
     "Compute the Frobenius norm, or an upper bound if both parts are there."
-    dense = 0. if self.dense is None else self.dense.double().norm()
+    dense = 0. if self.dense is None else to_float64(self.dense).norm()
     if self.up is None: return dense
-    u, v = self.up.double(), self.down.double()
+    u, v = to_float64(self.up), to_float64(self.down)
     return dense + ((u.mT@u)*(v@v.mT)).sum().clamp_min(0).sqrt()
 
 # %% ../../nbs/train/measure.ipynb #71cf620f
@@ -67,6 +69,7 @@ def _stack_spectrum(sums, norms):
     if up is None: return Spectrum(dense, norm=norms), finite
     return Spectrum.from_factors(up, down, norms) if dense is None else Spectrum(up@down+dense, norm=norms), finite
 
+# %% ../../nbs/train/measure.ipynb #68956c97
 def measure(
     sums:list, # `MatrixSum`s, which may differ in shape
     norms:list, # For the change of a weight: the norm of that weight; 0 otherwise
@@ -88,6 +91,7 @@ def _is_plain_lora(module):
     return (hasattr(module, 'lora_A') and not any(getattr(module, 'use_dora', {}).values())
             and all(hasattr(o, 'weight') for o in module.lora_A.values()))
 
+# %% ../../nbs/train/measure.ipynb #a018782d
 def _dense_and_factors(module):
     "Give the dense weight of a linear layer, or None, and its pairs of factors with their scales."
     if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
@@ -98,6 +102,7 @@ def _dense_and_factors(module):
     active = [] if off else [a for a in module.active_adapters if a in module.lora_A]
     return dense, pairs+[(module.lora_B[a].weight, module.lora_A[a].weight, module.scaling[a]) for a in active]
 
+# %% ../../nbs/train/measure.ipynb #63bab2c9
 def weight_sum(
     module:nn.Module, # A linear layer: dense, factorised, or with adapters
 )->MatrixSum: # Without gradients; it shares memory with the layer where it can
@@ -167,6 +172,7 @@ def _begin(self:ForwardWatch, enc, args, kwargs):
     if mask is None or mask.ndim != 2: mask = torch.ones_like(ids)
     self.outputs, self.residuals, self.keep = {}, [], TextTokens(mask, self.batch_first)
 
+# %% ../../nbs/train/measure.ipynb #0b880878
 @patch
 @torch.no_grad()
 def _keep_output(self:ForwardWatch, name, module, args, out):
@@ -178,6 +184,7 @@ def _keep_output(self:ForwardWatch, name, module, args, out):
     self.outputs.setdefault(name, []).append(x)
     self.seconds += time.perf_counter()-began
 
+# %% ../../nbs/train/measure.ipynb #88916905
 @patch
 @torch.no_grad()
 def _keep_residual(self:ForwardWatch, block, args, kwargs, out):
