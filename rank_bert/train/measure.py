@@ -19,6 +19,7 @@ from torch import nn
 from ..models.anatomy import encoder_of, family_of, linears
 from ..rank.statistics import TextTokens
 from ..rank.layers import LowRankLinear
+from ..rank.linalg import to_float64
 from ..rank.metrics import Spectrum, acting_weight, token_residual
 
 # %% ../../nbs/train/measure.ipynb #6a59d392
@@ -53,9 +54,9 @@ def __sub__(self:MatrixSum, other):
 @patch
 def norm(self:MatrixSum):
     "Compute the Frobenius norm, or an upper bound if both parts are there."
-    dense = 0. if self.dense is None else self.dense.double().norm()
+    dense = 0. if self.dense is None else to_float64(self.dense).norm()
     if self.up is None: return dense
-    u, v = self.up.double(), self.down.double()
+    u, v = to_float64(self.up), to_float64(self.down)
     return dense + ((u.mT@u)*(v@v.mT)).sum().clamp_min(0).sqrt()
 
 # %% ../../nbs/train/measure.ipynb #71cf620f
