@@ -62,6 +62,7 @@ def _text_files(files):
     if not res: raise ValueError('no text files were given')
     return res
 
+# %% ../../nbs/data/corpus.ipynb #70d4b1e6
 def read_corpus(
     files, # A text file, a folder with .txt files, or a list of either
     format:str=None, # Key of `TEXT_FORMATS`; None for WikiText where a file begins with a title of one, else plain
@@ -134,6 +135,7 @@ def _word_heads(encoding):
     w = encoding.word_ids
     return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
 
+# %% ../../nbs/data/corpus.ipynb #61f2a8d0
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
@@ -248,6 +250,7 @@ def check_layout(
     check_name(layout, 'layout', [*LAYOUTS, 'pairs'])
     check_count(max_length, 'max_length', 8, longest)
 
+# %% ../../nbs/data/corpus.ipynb #b05f92d4
 def make_examples(
     corpus:Corpus, # Tokens
     layout:str='packed', # Key of `LAYOUTS`, or 'pairs' for the next-sentence objective
@@ -269,6 +272,7 @@ def ordinary_ids(self:MaskedTexts):
     "Ids of all tokens but the special ones."
     return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids).astype(np.int32)
 
+# %% ../../nbs/data/corpus.ipynb #f3a68c15
 @patch
 def mask(self:MaskedTexts,
     rng:np.random.Generator, # Source of randomness
@@ -319,6 +323,7 @@ def __len__(self:MaskedDL):
     if not self.shuffle: return self.per_pass
     return next((o for o in self.stops or () if o > self.step), self.step + self.per_pass) - self.step
 
+# %% ../../nbs/data/corpus.ipynb #07c4f5a2
 @patch
 def draw(self:MaskedDL,
     number:int, # Which pass
@@ -341,21 +346,14 @@ def batch_at(self:MaskedDL,
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
     d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]
-    x, _, _ = TokenizedTexts(ids, d.starts, None).padded(idxs, d.tokenizer.pad_token_id)
-    keep = np.arange(x.shape[1]) < d.lengths[idxs][:, None]
+    ids, mask, types = TokenizedTexts(ids, d.starts, d.types).padded(idxs, d.tokenizer.pad_token_id)
     lo, hi = np.searchsorted(where, d.starts[idxs]), np.searchsorted(where, d.starts[idxs+1])
     here = where[_ranges(lo, hi - lo)]
-    at = here + np.repeat(np.arange(len(idxs))*x.shape[1] - d.starts[idxs], hi - lo)
-    return self._masked_tensors(x, keep, idxs, at, d.ids[here])
-
-@patch
-def _masked_tensors(self:MaskedDL, ids, keep, idxs, at, labels):
-    "A batch of arrays as tensors."
-    d = self.dataset
-    if not len(at): at, labels = np.array([1]), d.ids[d.starts[idxs[:1]] + 1]
-    x = dict(input_ids=ids, attention_mask=keep.astype(np.int64), masked_positions=at)
-    if d.types is not None: x['token_type_ids'] = TokenizedTexts(d.types, d.starts).padded(idxs)[0]
-    x, y = {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(labels.astype(np.int64))
+    at = here + np.repeat(np.arange(len(idxs))*ids.shape[1] - d.starts[idxs], hi - lo)
+    if not len(at): at, here = np.array([1]), d.starts[idxs[:1]] + 1
+    x = dict(input_ids=ids, attention_mask=mask, masked_positions=at, token_type_ids=types)
+    x, y = {k: torch.from_numpy(v) for k, v in x.items()
+            if v is not None}, torch.from_numpy(d.ids[here].astype(np.int64))
     return (x, y) if d.y is None else (x, y, torch.from_numpy(d.y[idxs]))
 
 # %% ../../nbs/data/corpus.ipynb #92173b45

@@ -126,15 +126,14 @@ def read_file(self:GlueTask,
     return Dataset.from_dict({**cols, 'idx': range(len(t))}, features=self.features)
 
 # %% ../../nbs/data/glue.ipynb #75dacef9
-def _unread_value(name, i): return str(i) if name in ('index', 'id') else '' if name == 'star' else '-'
-
 @patch
 def _file_row(self:GlueTask, i, row, names):
     "Row `i` of an official file whose columns are `names`."
     y = row['label']
     label = f'{y:.3f}' if self.labels is None else self.labels[y] if self.words else str(y)
-    vals = {**{new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}, self.label_in_file: label}
-    return [vals[n] if n in vals else _unread_value(n, i) for n in names]
+    vals = {'index': str(i), 'id': str(i), 'star': '', self.label_in_file: label}
+    vals |= {new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}
+    return [vals.get(n, '-') for n in names]
 
 def write_glue(
     task:str, # Name of a task
@@ -180,6 +179,7 @@ def read_saved(self:GlueTask,
             raise ValueError(f'{folder}, split {o}: no column {missing[0]!r}, only {", ".join(data[o].column_names)}')
     return data
 
+# %% ../../nbs/data/glue.ipynb #5c1e8fa7
 def read_glue(
     task:str, # Name of a task
     source:str|Path, # Folder of all tasks, or of this one
@@ -202,6 +202,7 @@ def _offline():
     finally:
         for o, v in zip(places, old): o.HF_HUB_OFFLINE = v
 
+# %% ../../nbs/data/glue.ipynb #1b6d4e95
 def glue_from_hub(
     task:str, # Name of a task
 )->DatasetDict: # Its splits

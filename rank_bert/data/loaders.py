@@ -122,6 +122,7 @@ def _show_frame(df):
     except ImportError: show = print
     with pd.option_context('display.max_colwidth', None, 'display.max_columns', None): show(df)
 
+# %% ../../nbs/data/loaders.ipynb #42c8d6a1
 @patch
 def show_batch(self:TextDL, b=None, max_n:int=9, show:bool=True, **kwargs):
     "Display the texts and labels of a batch."

@@ -14,7 +14,7 @@ from pathlib import Path
 import datasets, numpy as np, pandas as pd
 from datasets import Dataset
 from fastcore.basics import listify
-from ..checks import check_count, check_fraction
+from ..checks import check_fraction
 from ..io import new_file
 
 # %% ../../nbs/data/tables.ipynb #0e540d5c
@@ -210,12 +210,6 @@ def table_column(
     return table[name].tolist()
 
 # %% ../../nbs/data/tables.ipynb #73dc65fb
-def _is_number(o):
-    "Tell whether `o` can be read as a number."
-    try: float(o)
-    except (TypeError, ValueError): return False
-    return True
-
 def find_text_cols(
     table:pd.DataFrame, # Training set
     label_col:str|list, # Column or columns with the labels
@@ -224,7 +218,8 @@ def find_text_cols(
     labels, classes = listify(label_col), table.attrs.get('classes', {})
     for o in labels: table_column(table, o)
     names = [o for o in table if o not in labels and o not in classes and isinstance(table[o].iloc[0], str)]
-    if len(names) > 1: names = [o for o in names if str(o).strip() and not all(map(_is_number, table[o]))] or names
+    numbers = lambda o: pd.to_numeric(table[o], errors='coerce').notna().all()
+    if len(names) > 1: names = [o for o in names if str(o).strip() and not numbers(o)] or names
     if len(names) not in (1, 2):
         raise ValueError('cannot tell which columns are the text: give text_cols, one or two of '
                          f'{", ".join(map(repr, table))}')
