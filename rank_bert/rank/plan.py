@@ -141,13 +141,16 @@ def warn_break_even(
 def full_name(
     model:nn.Module, # A transformers model, or any module that contains one
     name:str, # Name of a module, with or without the prefix of the base model
-)->str: # The same name as in `encoder_of(model).named_modules()`; None if there is no such module
+    what:str='the rank plan', # Who names it, for the error
+)->str: # The same name as in `encoder_of(model).named_modules()`
     "Find a module of an encoder by its name."
     enc = encoder_of(model)
     prefix = f'{enc.base_model_prefix}.'
     bare = str(name).removeprefix(prefix)
     with open_linears(enc): modules = dict(enc.named_modules(remove_duplicate=False))
-    return next((n for n in (str(name), prefix+bare, bare) if n in modules), None)
+    for n in (str(name), prefix+bare, bare):
+        if n in modules: return n
+    raise ValueError(f"{what} names {name!r}, which {type(enc).__name__} does not have")
 
 # %% ../../nbs/rank/plan.ipynb #78c53099
 def check_plan(
@@ -156,8 +159,6 @@ def check_plan(
 )->RankPlan: # The same ranks under full names, with the shapes of the modules
     "Check that `plan` fits `model`."
     enc, names = encoder_of(model), {k: full_name(model, k) for k in check_ranks(plan)}
-    if odd := [k for k, n in names.items() if n is None]:
-        raise ValueError(f"the rank plan names {odd[0]!r}, which {type(enc).__name__} does not have")
     with open_linears(enc): modules = {k: enc.get_submodule(n) for k, n in names.items()}
     for k, m in modules.items():
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
@@ -173,10 +174,8 @@ def expand_fixed_ranks(
     "Expand roles and layer numbers into names."
     layers, ranks = linears(model), {}
     for k, r in check_ranks(fixed_ranks or {}, 'fixed_ranks').items():
-        name = full_name(model, k)
-        hits = [l.name for l in layers if l.name == name or l.role == k or (l.layer == k and not isinstance(k, bool))]
-        if not hits: raise ValueError(f"fixed_ranks names {k!r}, which is no role, layer or linear layer of this model")
-        ranks.update(dict.fromkeys(hits, r))
+        hits = [l.name for l in layers if l.role == k or (l.layer == k and not isinstance(k, bool))]
+        ranks.update(dict.fromkeys(hits or [full_name(model, k, 'fixed_ranks')], r))
     return RankPlan(ranks, {l.name: l.shape for l in layers})
 
 # %% ../../nbs/rank/plan.ipynb #217ceb1d
