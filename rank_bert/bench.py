@@ -35,12 +35,14 @@ def take_turns(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
     "Let every contender measure itself in turns, so that other work on the machine hits all of them alike."
-    seen = {k: [] for k in contenders}
-    turns = [(k, f) for _ in range(repeats) for k, f in contenders.items()]
+    seen, turns = {k: [] for k in contenders}, [(k, f) for _ in range(repeats) for k, f in contenders.items()]
+    gc.collect()
+    gc.freeze() # so that a collection before every turn is quick
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
         bar.set_description(k)
         gc.collect()
         seen[k].append(f())
+    gc.unfreeze()
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
 
 # %% ../nbs/bench.ipynb #ec9e33cb
