@@ -274,23 +274,29 @@ def parameter_parts(
 # %% ../../nbs/models/anatomy.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')
 
+def _bert_attentions(enc):
+    "List the `Attention`s of an encoder; none where they are not laid out as BERT's."
+    parts = ('query', 'key', 'value', 'attention_head_size', 'scaling')
+    found = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self') and all(hasattr(m, k) for k in parts)]
+    return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
+        m.attention_head_size) for n, m in found]
+
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
-)->list: # `Attention`s, a layer each: name of the block, the block, its four maps, features of a head
+)->list: # `Attention`s: name of the block, the block, its four linear layers, features of a head
     "Find the attention blocks of an encoder."
     enc = encoder_of(model)
-    found = [(n, m, enc.get_submodule(n.rpartition('.')[0]+'.output.dense')) for n, m in enc.named_modules()
-        if all(hasattr(m, k) for k in ('query', 'key', 'value', 'attention_head_size', 'scaling')) and n.endswith('attention.self')]
-    if not found: raise ValueError(f"{type(enc).__name__} (model type {enc.config.model_type!r}) has no attention blocks laid out as BERT's: heads cannot be changed")
-    return [Attention(n, m, m.query, m.key, m.value, o, m.attention_head_size) for n, m, o in found]
+    if found := _bert_attentions(enc): return found
+    raise ValueError(f"{type(enc).__name__} (model type {enc.config.model_type!r}) has no attention blocks "
+        "laid out as BERT's: its heads cannot be changed")
 
+# %% ../../nbs/models/anatomy.ipynb #0anatom2
 def heads_of(
     model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Name of the block without the base model's prefix -> [heads, features of each], where they are not the config's
-    "Read off the attention blocks that differ from the config."
+)->dict: # Name of the block without the base model's prefix -> [heads, features of each]
+    "List the attention blocks whose heads differ from the config."
     enc = encoder_of(model)
-    try: blocks = attentions(enc)
-    except ValueError: return {}
-    usual = [enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads]
-    shape = {a.name.removeprefix(f'{enc.base_model_prefix}.'): [a.query.out_features//a.size, a.size] for a in blocks}
-    return {n:s for n, s in shape.items() if s != usual}
+    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in _bert_attentions(enc)}
+    shape = {n: [a.query.out_features//a.size, a.size] for n, a in blocks.items()}
+    c = enc.config
+    return {n: s for n, s in shape.items() if s != [c.num_attention_heads, c.hidden_size//c.num_attention_heads]}

@@ -1,4 +1,4 @@
-"""Let the optimizer see gradients in a subspace of low rank, and leave the weights at full rank.
+"""Show the optimizer gradients in a subspace of low rank, and leave the weights at full rank.
 
 Docs: https://rank-bert.github.io/rank_bert/train/galore.html.md"""
 
@@ -7,108 +7,119 @@ Docs: https://rank-bert.github.io/rank_bert/train/galore.html.md"""
 # %% auto #0
 __all__ = ['GaLore']
 
-# %% ../../nbs/train/galore.ipynb #1d284dbc
-import torch
+# %% ../../nbs/train/galore.ipynb #527fcbec
 from functools import partial
+import torch
 from fastai.callback.tracker import TrackerCallback
 from fastcore.basics import patch
 from ..checks import check_count, check_positive
 from ..models.anatomy import linears
-from .optimizer_state import _check_decay, _rates, _states, _turned, _whole_moments
-from .penalty import _Constraint, _factorised, _matrices, _trained
-from .projection import _check_ranks
+from ..rank.linalg import to_float64
+from .optimizer_state import check_decoupled_decay, full_size, hypers_of, optimizer_states, turn_state
+from .penalty import Constraint, matrices_of, trainable
+from .projection import ranks_for
 
-# %% ../../nbs/train/galore.ipynb #d665ef71
-class GaLore(_Constraint):
-    "Let the optimiser see the gradients of linear layers in a subspace of low rank."
+# %% ../../nbs/train/galore.ipynb #10334c27
+class GaLore(Constraint):
+    "Let the optimizer see the gradients of linear layers in a subspace of low rank."
     order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
-        every:int=200, # Choose the subspace anew after so many steps, and when an epoch begins
+        every:int=200, # Choose the subspace again after so many steps, and when an epoch begins
         scale:float=.25, # Factor of the step
         roles=None, # One role or several of `ROLES`; all when None
     ):
-        check_count(rank, 'rank'), check_count(every, 'every'), check_positive(scale, 'scale')
-        self.rank, self.every, self.scale, self.roles, self._whole, self._bases = rank, every, scale, roles, {}, {}
-    def before_fit(self):
-        super().before_fit()
-        _check_decay(self.opt)
-        if hasattr(self.opt, 'slow_weights'): raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot make small: use the optimiser within it')
-        _check_ranks([l for l in self._maps if not _factorised(l)], self.rank)
-        _enlarge(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for l in linears(self.learn.model, cb.roles) for p in _matrices(l)})
-        self.learn._step = partial(_small_step, self.learn)
-    def __getstate__(self): return {**self.__dict__, '_whole': {}, '_bases': {}}
+        self.rank, self.every, self.scale = check_count(rank, 'rank'), check_count(every, 'every'), check_positive(scale, 'scale')
+        self.roles, self._full, self._bases = roles, {}, {}
+    def __getstate__(self): return {**self.__dict__, '_full': {}, '_bases': {}}
 
-# %% ../../nbs/train/galore.ipynb #b12f59ea
-def _subspace(grad, rank):
-    "Leading left singular vectors of a wide matrix, right ones of a tall one."
-    g = grad.double() if grad.shape[0] <= grad.shape[1] else grad.double().T
+# %% ../../nbs/train/galore.ipynb #fbf3279c
+@patch
+def before_fit(self:GaLore):
+    "Check the optimizer and the rank, and take over the learner's step."
+    Constraint.before_fit(self)
+    check_decoupled_decay(self.opt)
+    if hasattr(self.opt, 'slow_weights'): raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot shrink: use the optimizer inside it')
+    ranks_for(self.learn.model, [l for l in self.layers if l.rank is None], self.rank)
+    ranks = {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for l in linears(self.learn.model, cb.roles) for p in matrices_of(l)}
+    _enlarge_states(self.opt, ranks)
+    self.learn._step = partial(_small_step, self.learn)
+
+def _enlarge_states(opt, but={}):
+    "Bring optimizer states back to full size, except those of matrices with their rank in `but`."
+    states = optimizer_states(opt)
+    for p, s in list(states.items()):
+        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): states[p] = full_size(s, p.shape)
+
+# %% ../../nbs/train/galore.ipynb #0ab1c75a
+def _leading_subspace(grad, rank):
+    "Compute the leading left singular vectors of a wide matrix, right ones of a tall one."
+    g = to_float64(grad if grad.shape[0] <= grad.shape[1] else grad.T)
     return torch.linalg.eigh(g@g.T)[1][:, -rank:].flip(-1).to(torch.promote_types(grad.dtype, torch.float32))
 
-@patch
-def _matrices_now(self:GaLore):
-    rates = _rates(self.opt)
-    return [p for l in _trained(self._maps) for p in _matrices(l) if p in rates and p.grad is not None and min(p.shape) > self.rank]
-
-def _enlarge(opt, but={}):
-    "Bring moments back to full size, `but` those of matrices with this rank."
-    for p, s in list(_states(opt).items()):
-        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): _states(opt)[p] = _whole_moments(s, p.shape)
-
-# %% ../../nbs/train/galore.ipynb #54425ee3
+# %% ../../nbs/train/galore.ipynb #9ffe2e1b
 @patch
 def _shrink(self:GaLore):
     "Make every matrix, and its gradient, a small one."
-    for p in self._matrices_now():
-        state, grad, left = _states(self.opt).get(p, {}), p.grad, p.shape[0] <= p.shape[1]
-        small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
-        old = state.get('subspace', self._bases.get(p))
-        basis = _subspace(grad, self.rank) if old is None or self._count % self.every == 0 else old
-        if old is not None and basis is not old: state.update(_turned(state, small, basis.T@old, left))
-        if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()): state.update(_turned(state, p.shape, basis.T, left))
-        self._bases[p], self._whole[p] = basis, (p.data, grad)
+    hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
+    for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
+        if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue
+        state, grad, left = states.get(p, {}), p.grad, p.shape[0] <= p.shape[1]
+        basis = self._bases[p] = self._turn_to(p, state, grad, left)
+        self._full[p] = p.data, grad
         part = (basis.T.to(grad)@grad if left else grad@basis.to(grad)).contiguous()
         p.grad, p.data = None, torch.zeros_like(part)
         p.grad = part
     self._count += 1
 
 @patch
-def _carry(self:GaLore, steps):
-    "Carry steps back to the matrices."
-    hypers = {p: h for ps, h in zip(self.opt.param_lists, self.opt.hypers) for p in ps}
+def _turn_to(self:GaLore, p, state, grad, left):
+    "Choose the basis for a matrix, and turn its optimizer state to it."
+    old = state.get('subspace', self._bases.get(p))
+    basis = _leading_subspace(grad, self.rank) if old is None or self._count % self.every == 0 else old
+    small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
+    if old is not None and basis is not old: state.update(turn_state(state, small, basis.T@old, left))
+    if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()): state.update(turn_state(state, p.shape, basis.T, left))
+    return basis
+
+# %% ../../nbs/train/galore.ipynb #7db4e1c1
+@patch
+def _restore(self:GaLore):
+    "Put the matrices and gradients back."
+    for p, (data, grad) in self._full.items():
+        p.grad, p.data = None, data
+        p.grad = grad
+    self._full = {}
+
+@patch
+def _carry_back(self:GaLore, steps):
+    "Apply the steps of the small matrices to the real ones."
+    hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p, step in steps.items():
         basis, h = self._bases[p].to(step), hypers[p]
         p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(basis@step if p.shape[0] <= p.shape[1] else step@basis.T, alpha=self.scale)
-        if _states(self.opt).get(p): _states(self.opt)[p]['subspace'] = self._bases[p]
+        if states.get(p): states[p]['subspace'] = self._bases[p]
 
-# %% ../../nbs/train/galore.ipynb #14f11209
+# %% ../../nbs/train/galore.ipynb #beb1b888
 def _small_step(learn):
-    "Take the step of an optimiser, with matrices that are small for as long as it takes."
+    "Take the step of an optimizer, with matrices that are small for as long as it takes."
     cbs = learn._grab_cbs(GaLore)
-    if not cbs: _leave(learn) # was taken away after an interrupt
+    if not cbs: _leave_galore(learn) # somebody removed it after an interrupt
     try:
         for cb in cbs: cb._shrink()
         learn.opt.step()
-        steps = [{p: p.data for p in cb._whole} for cb in cbs]
+        steps = [{p: p.data for p in cb._full} for cb in cbs]
     finally:
         for cb in cbs: cb._restore()
-    for cb, s in zip(cbs, steps): cb._carry(s)
+    for cb, s in zip(cbs, steps): cb._carry_back(s)
 
-def _leave(learn):
-    "Let an optimiser go on at full size."
-    _enlarge(learn.opt)
+def _leave_galore(learn):
+    "Give the learner its own step and the optimizer its full size back."
+    _enlarge_states(learn.opt)
     learn.__dict__.pop('_step', None)
 
 @patch
-def _restore(self:GaLore):
-    "Put the matrices back."
-    for p, (data, grad) in self._whole.items():
-        p.grad, p.data = None, data
-        p.grad = grad
-    self._whole = {}
-
-@patch
 def after_fit(self:GaLore):
-    "Bring the moments back to full size."
-    _leave(self.learn)
+    "Leave the learner as it was."
+    _leave_galore(self.learn)
     self._bases = {}

@@ -14,7 +14,7 @@ from fastcore.meta import delegates
 from torch import nn
 
 from ..data.glue import GLUE_TASKS, glue_dls, glue_source, glue_task, sample_tokenizer, task_folder
-from ..models.base_models import get_tokenizer
+from ..models.base_models import get_tokenizer, is_model_folder
 from .learner import EncoderLearner, encoder_learner
 
 # %% ../../nbs/train/glue_learner.ipynb #6dc6a4b6
@@ -23,11 +23,11 @@ GLUE_METRICS = {t: ['accuracy'] for t in GLUE_TASKS} | dict(
 
 # %% ../../nbs/train/glue_learner.ipynb #e2de40cc
 def _tokenizer_for(model, source, tokenizer):
-    "The tokenizer, and whether it is the sample's, which no published weights go with."
+    "Find the tokenizer, and tell whether it is the sample's instead of the model's own."
     if tokenizer is not None: return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
-    if not isinstance(model, nn.Module) and (Path(model).is_dir() or str(model).startswith(('.', '/', '~'))): return get_tokenizer(model), False
-    if str(source) == 'sample': return sample_tokenizer(), True
-    if isinstance(model, nn.Module): raise ValueError('a model that is given as a module needs its tokenizer=')
+    named = not isinstance(model, nn.Module)
+    if str(source) == 'sample' and not (named and is_model_folder(model)): return sample_tokenizer(), True
+    if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e: raise OSError(f'no tokenizer for {model}: {e}; or give tokenizer=, such as the folder of another model') from None
 
@@ -37,7 +37,7 @@ def glue_learner(
     task:str, # One of `GLUE_TASKS`
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name on the hub, folder of a saved model, or classifier
     source:str|Path=None, # 'sample', a folder, or None for $RANK_BERT_GLUE, else the hub; see `load_glue`
-    pretrained:bool=None, # True: real weights or an error; False: random ones; None: real ones if there are any
+    pretrained:bool=None, # True: pretrained weights or an error; False: random ones; None: pretrained ones if there are any
     tokenizer=None, # Tokenizer, or the name or folder of one; default: the model's, or the sample's
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
@@ -46,9 +46,8 @@ def glue_learner(
     **kwargs
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task."
-    task = glue_task(task).name
-    source = glue_source(source)
-    if str(source) not in ('sample', 'hub'): task_folder(task, source) # a mistake here should not be told as one of the tokenizer
+    task, source = glue_task(task).name, glue_source(source)
+    if str(source) not in ('sample', 'hub'): task_folder(task, source) # a wrong folder should not look like a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)

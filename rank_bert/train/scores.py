@@ -1,4 +1,4 @@
-"""Turn logits into metrics, decisions and a loss, by the kind of head.
+"""Compute the metrics, the loss and the decisions that suit a model's head.
 
 Docs: https://rank-bert.github.io/rank_bert/train/scores.html.md"""
 
@@ -17,15 +17,16 @@ from fastai.metrics import AccumMetric
 from scipy.stats import pearsonr, spearmanr
 from sklearn import metrics as skm
 
+from ..checks import check_name
 from ..models.base_models import PROBABILITIES
 
 # %% ../../nbs/train/scores.ipynb #64bca4dc
 def _correlation(f, targs, preds):
-    "Correlation by `f`, NaN without a warning when one side is constant."
+    "Compute the correlation `f`, or NaN if one side is constant."
     return float(f(targs, preds)[0]) if np.ptp(targs) > 0 and np.ptp(preds) > 0 else float('nan')
 
 def _f1_of_labels(average, targs, preds):
-    "F1 by `average`, of the label itself where there is one, which scikit-learn would take for two classes."
+    "Average F1 over labels, or compute that of the only one."
     return skm.f1_score(targs, preds, average='binary' if targs.shape[1:] == (1,) else average, zero_division=0.)
 
 METRICS = dict(
@@ -36,8 +37,6 @@ METRICS = dict(
     spearman=partial(_correlation, spearmanr),
     f1_micro=partial(_f1_of_labels, 'micro'),
     f1_macro=partial(_f1_of_labels, 'macro'))
-
-# %% ../../nbs/train/scores.ipynb #08c6cd77
 DEFAULT_METRICS = dict(regression=['pearson', 'spearman'], single_label_classification=['accuracy'],
                        multi_label_classification=['f1_micro', 'f1_macro'])
 
@@ -52,36 +51,46 @@ def score(
     kind:str='single_label_classification', # Kind of head, see `problem_type`
 )->dict: # Metric to value
     "Compute metrics from logits."
+    for n in names: check_name(n, 'metric', METRICS)
     preds, targs = DECISIONS[kind](torch.as_tensor(logits).float()).cpu().numpy(), torch.as_tensor(targets).cpu().numpy()
-    unknown = [n for n in names if n not in METRICS]
-    if unknown: raise ValueError(f"no metric {unknown[0]!r}; known are {', '.join(METRICS)}")
     return {n: float(METRICS[n](targs, preds)) for n in names}
 
 # %% ../../nbs/train/scores.ipynb #c6aa963f
 class HeadMetric(AccumMetric):
-    "One of `METRICS` in the table that `fit` prints."
-    def __init__(self, name, kind):
-        super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
+    "Compute one of `METRICS` over a validation set."
+    def __init__(self,
+        name:str, # Key of `METRICS`
+        kind:str, # Kind of head, see `problem_type`
+    ): super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
 
 # %% ../../nbs/train/scores.ipynb #d9b7d08b
-def check_metrics(names, kind, n):
-    "Raise `ValueError` unless `score` can compute the metrics for a head of this kind with `n` labels."
-    hot = torch.eye(max(n, 3))[:, :n]
-    z, y = dict(single_label_classification=(hot, hot.argmax(1)), multi_label_classification=(hot - 0.5, hot.long()), regression=(torch.arange(3.)[:, None]/2, torch.arange(3.)/2))[kind]
+def check_metrics(
+    names:list, # Keys of `METRICS`
+    kind:str, # Kind of head, see `problem_type`
+    n:int, # Number of labels
+):
+    "Raise `ValueError` unless `score` can compute these metrics for a head of this kind."
+    hot, third = torch.eye(max(n, 3))[:, :n], torch.arange(3.)/2
+    z, y = dict(single_label_classification=(hot, hot.argmax(1)), multi_label_classification=(hot - 0.5, hot.long()),
+                regression=(third[:, None], third))[kind]
     for name in names:
+        check_name(name, 'metric', METRICS)
         try: score(z, y, [name], kind)
         except (TypeError, ValueError) as e:
-            if name not in METRICS: raise
-            raise ValueError(f"metric {name!r} cannot be computed for {kind} with {n} label{'s'*(n > 1)}: {e}; known are {', '.join(METRICS)}") from None
+            raise ValueError(f"metric {name!r} cannot be computed for {kind} with {n} label{'s'*(n > 1)}: {e}; "
+                             f"known are {', '.join(METRICS)}") from None
 
 # %% ../../nbs/train/scores.ipynb #82b29df8
+def _binary_loss(z, y, reduction, weight=None):
+    return F.binary_cross_entropy_with_logits(z, y.float(), reduction=reduction, pos_weight=weight)
+
 LOSSES = dict(
     single_label_classification=lambda z, y, reduction, weight=None: F.cross_entropy(z, y, weight, reduction=reduction),
-    multi_label_classification=lambda z, y, reduction, weight=None: F.binary_cross_entropy_with_logits(z, y.float(), reduction=reduction, pos_weight=weight),
+    multi_label_classification=_binary_loss,
     regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
 class HeadLoss:
-    "The loss that belongs to a kind of head."
+    "Compute the loss of a kind of head."
     def __init__(self,
         kind:str, # Key of `LOSSES`, see `problem_type`
         reduction:str='mean', # 'mean', 'sum', or 'none' for one value an item
@@ -93,12 +102,14 @@ class HeadLoss:
     def decodes(self, probs): return (probs > 0.5).long() if self.kind == 'multi_label_classification' else DECISIONS[self.kind](probs)
 
 # %% ../../nbs/train/scores.ipynb #c7d7aec4
-def _balanced(y, vocab, positive):
-    "Weights that make all classes, or the yes and the no of each label, weigh the same."
-    n, counts = len(y), y.sum(0) if positive else np.bincount(y, minlength=len(vocab))
-    for k in (0, n) if positive else (0,):
-        if (counts == k).any(): raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training row, so it cannot be balanced: give the weights as numbers")
-    return (n - counts)/counts if positive else n/(len(vocab)*counts)
+def _balanced_weights(y, vocab):
+    "Weigh classes alike, or the yes and the no of each label."
+    binary, n = y.ndim == 2, len(y)
+    counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
+    for k in (0, n) if binary else (0,):
+        if (counts == k).any(): raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training row, "
+                                                 "so it cannot be balanced: give the weights as numbers")
+    return (n - counts)/counts if binary else n/(len(vocab)*counts)
 
 # %% ../../nbs/train/scores.ipynb #e246084c
 def label_weights(
@@ -106,14 +117,18 @@ def label_weights(
     targets:np.ndarray, # Labels of the training set: `(n,)` classes, or `(n, labels)` of 0 and 1
     vocab:list, # Names of the labels
 )->torch.Tensor: # `(labels,)`, float32
-    "Work out the weights of labels in a loss."
-    y, vocab = np.asarray(targets), list(vocab)
-    if isinstance(weights, str) and weights != 'balanced': raise ValueError(f"class_weights={weights!r}: give 'balanced', {len(vocab)} numbers, or a dictionary of label to number")
-    if isinstance(weights, str): weights = _balanced(y, vocab, y.ndim == 2)
+    "Compute the weights of labels in a loss."
+    vocab = [str(o) for o in vocab]
+    if isinstance(weights, str):
+        check_name(weights, 'class_weights', ['balanced'])
+        weights = _balanced_weights(np.asarray(targets), vocab)
     elif isinstance(weights, dict):
-        if odd := set(map(str, weights)) ^ set(map(str, vocab)): raise ValueError(f'class_weights: {min(odd)!r} is in only one of the weights and the labels, which are {vocab}')
-        weights = [dict(zip(map(str, weights), weights.values()))[str(o)] for o in vocab]
+        weights = {str(k): v for k, v in weights.items()}
+        if odd := set(weights) ^ set(vocab):
+            raise ValueError(f'class_weights: {min(odd)!r} is in only one of the weights and the labels, which are {vocab}')
+        weights = [weights[o] for o in vocab]
     res = torch.as_tensor(np.asarray(weights, dtype=np.float32))
     if res.shape != (len(vocab),): raise ValueError(f'class_weights has {res.numel()} numbers for {len(vocab)} labels, {vocab}')
-    if not (res.isfinite() & (res >= 0)).all() or res.max() == 0: raise ValueError(f'class_weights are {res.tolist()}: they should be finite, not negative, and not all zero')
+    if not (res.isfinite() & (res >= 0)).all() or res.max() == 0:
+        raise ValueError(f'class_weights must be finite, not negative, and not all zero, got {res.tolist()}')
     return res

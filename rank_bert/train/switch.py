@@ -1,4 +1,4 @@
-"""Train dense and go over to factors, with the optimizer, when the ranks have settled; or begin with factors.
+"""Train dense first and go over to factors, optimizer included, when the ranks have settled. Or start with factors.
 
 Docs: https://rank-bert.github.io/rank_bert/train/switch.html.md"""
 
@@ -7,86 +7,104 @@ Docs: https://rank-bert.github.io/rank_bert/train/switch.html.md"""
 # %% auto #0
 __all__ = ['FACTOR_INITS', 'to_factors', 'LowRankSwitch', 'factor_init', 'start_factorised']
 
-# %% ../../nbs/train/switch.ipynb #43e455ee
+# %% ../../nbs/train/switch.ipynb #11891c28
 import math, warnings
 import numpy as np, pandas as pd, torch
 from fastai.callback.tracker import TrackerCallback
 from fastai.learner import Learner
-from fastcore.basics import patch
+from fastcore.basics import groupby, patch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_name, check_positive
 from ..models.anatomy import encoder_of, linears
 from ..rank.layers import LowRankLinear, max_rank, replace
-from ..rank.plan import record_plan
 from ..rank.metrics import stable_rank
-from .optimizer_state import _hand_over
-from .penalty import _Constraint, _by_shape, _check_own, _factorised, _own_maps, _trained
-from .projection import _check_ranks
+from ..rank.plan import record_plan
+from .optimizer_state import hand_over
+from .penalty import Constraint, check_own_weights, trainable
+from .projection import ranks_for
 
-# %% ../../nbs/train/switch.ipynb #009abaa7
+# %% ../../nbs/train/switch.ipynb #023f3bc1
 def to_factors(
     learn:Learner, # Its model is changed in place
-    plan, # Rank for all dense maps, or a rank plan: name -> rank, or None to leave it dense
+    plan, # Rank for all dense layers, or a rank plan: name -> rank, or None to leave it dense
 ):
-    "Factorise linear layers of a learner by truncated SVD, and let its optimiser go on with the factors."
-    enc, maps = encoder_of(learn.model), linears(learn.model)
-    ranks = _check_ranks(maps if isinstance(plan, dict) else [l for l in maps if not _factorised(l)], plan)
-    _check_own(learn.model, [l for l in maps if l.name in ranks])
-    if thin := [l.name for l in maps if _factorised(l) and l.name in ranks]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
-    for l in maps:
-        if l.name not in ranks: continue
+    "Factorise linear layers of a learner by truncated SVD, and keep its optimizer going."
+    enc, layers = encoder_of(learn.model), linears(learn.model)
+    ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
+    layers = [l for l in layers if l.name in ranks]
+    check_own_weights(learn.model, layers)
+    if thin := [l.name for l in layers if l.rank is not None]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
+    for l in layers:
         new = LowRankLinear.from_linear(l.module, ranks[l.name])
         new.up.bias = l.module.bias
         replace(enc, l.module, new)
-        if learn.opt is not None: _hand_over(learn.opt, l.module.weight, new.up.weight, new.down.weight)
+        if learn.opt is not None: hand_over(learn.opt, l.module.weight, new.up.weight, new.down.weight)
     record_plan(enc)
-    learn.model = _watched_anew(learn.model)
+    _tell_learner(learn)
+
+# %% ../../nbs/train/switch.ipynb #15e1c9e9
+def _tell_learner(learn):
+    "Let everything in a learner that has looked at the layers look again."
+    if isinstance(m := learn.model, DistributedDataParallel):
+        learn.model = DistributedDataParallel(m.module, device_ids=m.device_ids, output_device=m.output_device, broadcast_buffers=m.broadcast_buffers,
+                                              find_unused_parameters=m.find_unused_parameters)
     for cb in learn.cbs:
-        if isinstance(cb, _Constraint) and hasattr(cb, '_maps'): cb._find()
-        if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf # its best model is of another shape
+        if isinstance(cb, Constraint) and cb.layers: cb.find_layers()
+        if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf
 
-def _watched_anew(model):
-    "Among several processes, a model whose gradients are averaged: that of the new parameters too."
-    if not isinstance(model, DistributedDataParallel): return model
-    return DistributedDataParallel(model.module, device_ids=model.device_ids, output_device=model.output_device, broadcast_buffers=model.broadcast_buffers,
-                                   find_unused_parameters=model.find_unused_parameters)
-
-# %% ../../nbs/train/switch.ipynb #5558ec03
-class LowRankSwitch(_Constraint):
-    "Train dense, and swap linear layers for factors when their stable ranks have settled, or at a given time."
+# %% ../../nbs/train/switch.ipynb #4a90c499
+class LowRankSwitch(Constraint):
+    "Train dense, and replace linear layers by factors when their stable ranks have settled, or at a given time."
     order = 65 # after a step and its schedules
     def __init__(self,
-        at:float=None, # Epochs of a fit after which to switch, 0 for before the first step; None when stable ranks have settled
-        rank=None, # Rank for all maps, or a rank plan; None for Cuttlefish's scaled stable rank
+        at:float=None, # Epochs of a fit after which to switch, 0 for before the first step; None for when stable ranks have settled
+        rank=None, # Rank for all layers, or a rank plan; None for Cuttlefish's scaled stable rank
         roles=None, # One role or several of `ROLES`; all when None
-        tol:float=.02, # Settled is what changes by at most this share from look to look
+        tol:float=.02, # A layer has settled if its stable rank changes by at most this fraction from look to look
         every:float=1., # Epochs from look to look
-        layerwise:bool=False, # Switch each map when it has settled, not all when all have?
+        layerwise:bool=False, # Switch each layer when it has settled, instead of all when all have?
     ):
-        check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True), check_positive(every, 'every')
-        self.at, self.rank, self.roles, self.tol, self.every, self.layerwise = at, rank, roles, tol, every, layerwise
-        self.rows, self.switched = [], {}
+        self.at, self.tol, self.every = check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True), check_positive(every, 'every')
+        self.rank, self.roles, self.layerwise, self.rows, self.switched, self._encoder = rank, roles, layerwise, [], {}, None
 
     @property
     def history(self): return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
+    def state_dict(self): return dict(rows=self.rows, switched=self.switched)
+    def load_state_dict(self, state): self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
 
-# %% ../../nbs/train/switch.ipynb #05115568
+# %% ../../nbs/train/switch.ipynb #8763a49d
 @patch
 def before_fit(self:LowRankSwitch):
-    "Look for the first time, or switch."
+    "Look for the first time, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
-    self._start()
-    _Constraint.before_fit(self)
-    if self.rank is not None: _check_ranks(self._maps, self.rank)
+    if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
+    self._encoder = encoder_of(self.learn.model)
+    Constraint.before_fit(self)
+    if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
     if self.at is not None and self.at > self.n_epoch and self._waiting():
         raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
-    self._look(0., [n for n in self._waiting() if not self._stable(n)])
+    self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
     if self.at == 0: self._switch(self._waiting(), 0.)
 
 @patch
+def _waiting(self:LowRankSwitch): return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
+
+# %% ../../nbs/train/switch.ipynb #9f6be441
+@patch
+def _look(self:LowRankSwitch, epoch, names):
+    "Note the stable ranks of layers."
+    for ls in groupby([l for l in self.layers if l.name in names], lambda l: l.shape).values():
+        ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
+        self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
+
+@patch
+def _stable_ranks(self:LowRankSwitch, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
+
+# %% ../../nbs/train/switch.ipynb #cf773aba
+@patch
 def after_batch(self:LowRankSwitch):
-    "Look, if it is time, and switch what has settled."
+    "Look if it is time, and switch the layers that have settled."
     if hasattr(self.learn, 'lr_finder') or not (names := self._waiting()): return
     now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
     if self.at is not None: return self._switch(names, now) if now >= self.at else None
@@ -96,58 +114,33 @@ def after_batch(self:LowRankSwitch):
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
 
 @patch
-def after_fit(self:LowRankSwitch):
-    if hasattr(self.learn, 'lr_finder') or any(self.switched.values()) or not _trained(self._maps): return
-    warnings.warn('LowRankSwitch: no map was switched to factors, as none had settled, or all ranks were past break-even: '
-                  'see .history for the stable ranks, and raise tol, or give at= or rank=')
+def _settled(self:LowRankSwitch, name): return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
 
-# %% ../../nbs/train/switch.ipynb #e4959411
-@patch
-def _start(self:LowRankSwitch):
-    "Forget what was seen of another encoder."
-    if getattr(self, '_encoder', None) not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
-    self._encoder = encoder_of(self.learn.model)
-
-@patch
-def _waiting(self:LowRankSwitch): return [l.name for l in _trained(self._maps) if not _factorised(l) and l.name not in self.switched]
-
-@patch
-def _look(self:LowRankSwitch, epoch, names):
-    "Note the stable ranks of maps."
-    for ls in _by_shape([l for l in self._maps if l.name in names], lambda l: l.module.weight.shape):
-        ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
-        self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
-
-@patch
-def _stable(self:LowRankSwitch, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
-
-@patch
-def _settled(self:LowRankSwitch, name): return len(s := self._stable(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
-
-# %% ../../nbs/train/switch.ipynb #ec7d41e9
+# %% ../../nbs/train/switch.ipynb #5a35c45f
 @patch
 def _switch(self:LowRankSwitch, names, epoch):
-    "Swap maps for factors, where these are smaller."
+    "Replace layers by factors, where these are smaller."
     if self.at: self._look(epoch, names)
-    shapes = {l.name: l.shape for l in self._maps}
-    given = None if self.rank is None else _check_ranks(self._maps, self.rank)
-    def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable(n))[-1]*min(shapes[n])/s[0])
+    shapes = {l.name: l.shape for l in self.layers}
+    given = None if self.rank is None else ranks_for(self.learn.model, self.layers, self.rank)
+    def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable_ranks(n))[-1]*min(shapes[n])/s[0])
     plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
     self.switched |= plan
-    self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable(n)[-1], rank=r) for n, r in plan.items()]
+    self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
     if any(plan.values()): to_factors(self.learn, plan)
 
 @patch
-def state_dict(self:LowRankSwitch): return dict(rows=self.rows, switched=self.switched)
+def after_fit(self:LowRankSwitch):
+    "Warn if nothing was switched."
+    if hasattr(self.learn, 'lr_finder') or any(self.switched.values()) or not trainable(self.layers): return
+    warnings.warn('LowRankSwitch switched no layer, since none had settled, or all ranks were past break-even: '
+                  'look at .history for the stable ranks, and raise tol, or pass at= or rank=')
 
-@patch
-def load_state_dict(self:LowRankSwitch, state): self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
-
-# %% ../../nbs/train/switch.ipynb #ad3ad4ca
+# %% ../../nbs/train/switch.ipynb #0dd59810
 FACTOR_INITS = {}
 
 def factor_init(
-    name:str, # What to call it in `init=`
+    name:str, # Name to use in `init=`
 ):
     "Register a function from a freshly drawn linear layer and a rank to a `LowRankLinear`."
     def register(f):
@@ -156,25 +149,26 @@ def factor_init(
     return register
 
 @factor_init('spectral')
-def _spectral(linear, rank): return LowRankLinear.from_linear(linear, rank)
+def _spectral_init(linear, rank): return LowRankLinear.from_linear(linear, rank)
 
 @factor_init('naive')
-def _naive(linear, rank):
+def _naive_init(linear, rank):
     new = LowRankLinear.from_linear(linear, rank)
     for f in (new.up, new.down): nn.init.normal_(f.weight, std=linear.weight.detach().std().item())
     return new
 
-# %% ../../nbs/train/switch.ipynb #230da831
+# %% ../../nbs/train/switch.ipynb #fd25cab3
 def start_factorised(
     model:nn.Module, # A new transformers model, or a module that contains one; changed in place
     rank, # Rank for all linear layers, or a rank plan
     init:str='spectral', # Key of `FACTOR_INITS`
 )->nn.Module: # The same model
-    "Factorise a model that is to be trained from the start."
-    check_name(init, 'init', FACTOR_INITS)
-    enc, maps = encoder_of(model), [l for l in _own_maps(model, None) if not _factorised(l)]
-    ranks = _check_ranks(maps, rank)
-    for l in maps:
-        if l.name in ranks: replace(enc, l.module, FACTOR_INITS[init](l.module, ranks[l.name]))
+    "Factorise a model before you train it from scratch."
+    make = FACTOR_INITS[check_name(init, 'init', FACTOR_INITS)]
+    enc, layers = encoder_of(model), linears(model)
+    check_own_weights(model, layers)
+    ranks = ranks_for(model, [l for l in layers if l.rank is None], rank)
+    for l in layers:
+        if l.name in ranks: replace(enc, l.module, make(l.module, ranks[l.name]))
     record_plan(enc)
     return model
