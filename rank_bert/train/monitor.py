@@ -20,12 +20,12 @@ from torch import nn
 
 from ..checks import check_count, check_fraction, check_name
 from ..io import new_file
-from ..models.anatomy import MORE_ROLES, ROLES, attentions, encoder_of, linears
-from ..rank.heads import head_matrices
+from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
 from .history import append_record, history_table, plot_rank_history, read_records, write_records
 from .learner import FitCallback
-from .measure import ForwardWatch, MatrixSum, gradient_sum, measure, weight_sum
+from rank_bert.train.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
+    weight_sum)
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
@@ -77,25 +77,11 @@ def _layers_now(model, roles):
         warnings.simplefilter('ignore')
         return linears(model, roles)
 
-def _attention_blocks(model):
-    "List the attention blocks of families with BERT's blocks; none of other families."
-    try: return attentions(model)
-    except ValueError: return []
-
-# %% ../../nbs/train/monitor.ipynb #fed0c7c9
-def _head_sizes(model, layers):
-    "Find the number of features of a head, for each query, key and value layer."
-    enc = encoder_of(model)
-    sizes = {id(m): a.size for a in _attention_blocks(enc) for m in (a.query, a.key, a.value)}
-    layers = [l for l in layers if l.role in ('query', 'key', 'value')]
-    usual = getattr(enc.config, 'num_attention_heads', 1)
-    return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in layers}
-
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
 def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
     "Measure each layer and each of its heads; `part` gives a `MatrixSum` of a layer and a slice of its outputs."
-    sizes, parts = _head_sizes(self.learn.model, layers) if self.heads else {}, []
+    sizes, parts = head_sizes(self.learn.model, layers) if self.heads else {}, []
     for l in layers:
         n = sizes.get(l.name)
         parts.append((l, None, slice(None)))
@@ -105,28 +91,13 @@ def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
 
 # %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def _circuit_rows(self:RankMonitor, layers):
-    "Measure the query-key and value-output products of heads."
-    roles, keys, sums = {l.role for l in layers}, [], []
-    for i, a in enumerate(_attention_blocks(self.learn.model)):
-        if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
-        c = head_matrices(a)
-        pairs = {'query-key': zip(c.query.mT, c.key), 'value-output': zip(c.output, c.value)}
-        for name, needs in (('query-key', {'query', 'key'}), ('value-output', {'value', 'attention_output'})):
-            if not needs <= roles: continue
-            for h, (up, down) in enumerate(pairs[name]):
-                keys.append(['weight', a.name, i, name, h])
-                sums.append(MatrixSum(None, up, down))
-    got = measure(sums, [0.]*len(sums), self.functions)
-    return [[*k, m, v] for k, values in zip(keys, got) for m, v in values.items()]
-
-# %% ../../nbs/train/monitor.ipynb #8ced155a
-@patch
 def _weight_rows(self:RankMonitor, layers):
     "Measure the weights, and the circuits of heads."
     sums = {l.name: weight_sum(l.module) for l in layers}
+    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads else {}
+    got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
     rows = self._layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
-    return rows+(self._circuit_rows(layers) if self.heads else [])
+    return rows+[['weight', *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
 
 # %% ../../nbs/train/monitor.ipynb #a01fb370
 @patch
