@@ -1,4 +1,4 @@
-"""One import for notebooks.
+"""Import what a notebook needs in one line.
 
 Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 
@@ -8,50 +8,44 @@ Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 __all__ = []
 
 # %% ../nbs/all.ipynb #b671e256
-from .data.tables import *
-from .data.labels import *
-from .data.wordpiece import *
-from .data.tokens import *
-from .data.loaders import *
-from .data.glue import *
-from .data.corpus import *
-from .models.anatomy import *
-from .models.base_models import *
-from .models.classifier import *
-from .rank.metrics import *
-from .rank.layers import *
-from .rank.plan import *
-from .rank.hf import *
-from .rank.batches import *
-from .rank.statistics import *
-from .rank.calibrate import *
-from .rank.decompose import *
-from .rank.allocate import *
-from .rank.latency import *
-from .rank.compress import *
-from .rank.embedding import *
-from .rank.heads import *
-from .train.scores import *
-from .train.learner import *
-from .train.glue_learner import *
-from .train.student import *
-from .train.distill_losses import *
-from .train.distill import *
-from .train.pretrain import *
-from .train.history import *
-from .train.monitor import *
-from .train.penalty import *
-from .train.projection import *
-from .train.switch import *
-from .train.galore import *
-from .train.resume import *
-from .train.adapters import *
-from .train.intrinsic import *
-from .experiment.store import *
-from .experiment.sweep import *
-from .experiment.report import *
+from .data.glue import GLUE_TASKS, glue_dls, load_glue, sample_tokenizer
+from .data.loaders import text_dls
+from .models.anatomy import MORE_ROLES, ROLES, add_family, encoder_of, linear_uses, linears, parameter_parts
+from .models.base_models import (BERT_CONFIGS, GLUE_NUM_LABELS, BertWrapper, bert_config, count_parameters,
+    get_pretrained_model, get_tokenizer, get_wrapped_model, quiet_transformers)
+from .models.classifier import pooled_classifier
+
+# %% ../nbs/all.ipynb #9bf796c7
+from .rank.metrics import (effective_rank, energy_rank, finite_weights, mp_outliers, numerical_rank,
+    participation_ratio, plot_ranks, plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
+from .rank.layers import LowRankEmbedding, LowRankLinear, break_even
+from .rank.plan import RankPlan, apply_plan, plan_of, to_dense
+from .rank.calibrate import Calibration, calibrate
+from .rank.decompose import DECOMPOSITIONS, decompose
+from .rank.allocate import ALLOCATORS, allocate
+from .rank.batches import loss_increase
+from .rank.compress import Decomposed, compress, encoder_params, flops_per_token, smallest_plan
+from .rank.embedding import compress_embedding
+from .rank.latency import measure_latency
+from .rank.heads import head_circuits, head_importance, head_report, prune_heads, truncate_heads
+
+# %% ../nbs/all.ipynb #cc9c0f47
+from .train.learner import EncoderLearner, Seeded, adamw, encoder_learner
+from .train.glue_learner import glue_learner
+from .train.monitor import RankMonitor
+from .train.history import plot_rank_history, read_history
+from .train.penalty import FrobeniusDecay, NuclearNormPenalty
+from .train.projection import RankProjection, RankSchedule
+from .train.switch import LowRankSwitch, start_factorised
+from .train.galore import GaLore
+from .train.resume import ResumeFit
+from .train.adapters import AdaLoRA, add_lora, load_lora, merge_lora
+from .train.distill import DistilCallback
+from .train.student import distil_init
+from .train.pretrain import mlm_dls, mlm_learner
+from .train.intrinsic import add_subspace, intrinsic_dimension
+from .experiment.sweep import Sweep
+from .experiment.report import report
 
 # %% ../nbs/all.ipynb #3683dc5c
-_common = {'svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker', 'uniform', 'energy', 'optimal', 'register', 'replace', 'score', 'latency', 'Run', 'Table',
-           'Choices', 'METHOD', 'command', 'predictions', 'sentences', 'packs', 'packs_for', 'split_batch', 'frozen', 'cotangent', 'prediction_of', 'run_encoder', 'pool', 'Seen', 'Corpus', 'SHARES', 'LAYOUTS', 'Checkpoints', 'pretrain'}
-__all__ = [o for o in dir() if not o.startswith('_') and o not in _common]
+__all__ = [o for o in dir() if not o.startswith('_')]

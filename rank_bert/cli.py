@@ -9,7 +9,7 @@ __all__ = ['Method', 'Allocator', 'BENCHES', 'finetune', 'evaluate', 'predict', 
            'pretrain', 'bench', 'help']
 
 # %% ../nbs/cli.ipynb #da6e62b5
-import os, sys, time, warnings
+import sys, time
 from functools import partial
 from json import loads
 from pathlib import Path
@@ -17,89 +17,9 @@ from pathlib import Path
 from fastcore.basics import chunked
 
 from .checks import check_name
-from .shell import COMMANDS, Count, Fraction, Positive, Seed, command, in_shell, one_of, say, several
-
-# %% ../nbs/cli.ipynb #5f3fe8e6
-def _out_folder(out, overwrite):
-    "`out` as a path, if we may write there."
-    from rank_bert.io import check_new
-    out = Path(out).expanduser()
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise FileExistsError(f'{out} already exists: choose another --out, remove it, or pass --overwrite')
-    return check_new(out, overwrite)
-
-# %% ../nbs/cli.ipynb #e37ac8cd
-def _free_folder(out, overwrite):
-    "`out`, or a name beside it if another process has written `out` since we started."
-    for i in range(1000):
-        try: free = _out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
-        except FileExistsError: continue
-        if i: warnings.warn(f'another process has written {out} in the meantime: saving in {free}')
-        return free
-
-# %% ../nbs/cli.ipynb #3fb6c6ad
-def _config(folder):
-    "The config of a model folder."
-    f = Path(folder).expanduser()/'config.json'
-    if not f.parent.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
-    if not f.is_file() and (f.parent/'adapter_config.json').is_file():
-        raise FileNotFoundError(f'{folder} holds adapters only: load_lora and merge_lora make a model of them')
-    if not f.is_file(): raise FileNotFoundError(f'{folder} has no config.json: it is not the folder of a saved model')
-    try: return loads(f.read_text(encoding='utf-8'))
-    except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
-
-# %% ../nbs/cli.ipynb #e2ece132
-def _is_classifier(config): return any('SequenceClassification' in o for o in config.get('architectures') or ())
-
-def _num_labels(folder):
-    "The number of labels of the classifier in a folder."
-    config = _config(folder)
-    if _is_classifier(config): return len(config.get('id2label') or (0, 1))
-    kind = ', '.join(config.get('architectures') or ['unknown'])
-    raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
-
-# %% ../nbs/cli.ipynb #ff7dfff6
-def _load_classifier(folder):
-    "The classifier in a folder."
-    n = _num_labels(folder)
-    import rank_bert.rank.hf # so that transformers knows factorised folders
-    from rank_bert.models.base_models import BertWrapper, get_pretrained_model
-    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
-
-# %% ../nbs/cli.ipynb #f261699f
-def _load_model(folder):
-    "The model in a folder, with its classifier if it has one."
-    if _is_classifier(_config(folder)): return _load_classifier(folder).model
-    import rank_bert.rank.hf
-    from transformers import AutoModel
-    return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
-
-# %% ../nbs/cli.ipynb #25e72c5f
-def _tokenizer(folder, tokenizer, optional=False):
-    "The tokenizer called `tokenizer`, or else that in the folder of the model, if there is one."
-    from rank_bert.models.base_models import get_tokenizer
-    try: return get_tokenizer(tokenizer or folder)
-    except FileNotFoundError:
-        if tokenizer: raise
-        if optional: return None
-    raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
-
-# %% ../nbs/cli.ipynb #f6a43cc5
-def _pretrained(pretrained, scratch):
-    "Use pretrained weights, random ones, or None for pretrained ones if there are any."
-    if pretrained and scratch: raise ValueError('pass --pretrained or --scratch, not both')
-    return True if pretrained else False if scratch else None
-
-# %% ../nbs/cli.ipynb #4c02d346
-def _save(out, overwrite, write, results):
-    "Write a model folder and its `results.json`, whole or not at all."
-    from rank_bert.experiment.store import library_versions
-    from rank_bert.io import json_text, new_folder
-    with new_folder(out := _free_folder(out, overwrite), overwrite) as tmp:
-        write(tmp)
-        text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
-        (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
-    return out
+from .shell import (COMMANDS, Count, Fraction, Positive, Seed, command, in_shell, load_classifier,
+                             load_model, load_tokenizer, model_config, num_labels_of, one_of, out_folder,
+                             pretrained_flag, read_texts, save_results, say, several)
 
 # %% ../nbs/cli.ipynb #c00c60e2
 def _say_scores(metrics):
@@ -142,8 +62,8 @@ def finetune(
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task, and save it as a transformers folder with its results.
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
-    start, weights = time.perf_counter(), _pretrained(pretrained, scratch)
-    out = _out_folder(out or f'runs/{task}', overwrite)
+    start, weights = time.perf_counter(), pretrained_flag(pretrained, scratch)
+    out = out_folder(out or f'runs/{task}', overwrite)
     from rank_bert.data.glue import glue_source
     from rank_bert.train.glue_learner import glue_learner
     from rank_bert.train.learner import default_epochs, default_lr
@@ -156,7 +76,7 @@ def finetune(
     settings |= dict(task=learn.task, model=model, source=str(glue_source(source)), rows=rows, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
-    out = _save(out, overwrite, learn.save_pretrained, results)
+    out = save_results(out, overwrite, learn.save_pretrained, results)
     _say_scores(results['metrics'])
     say(f"saved in {out} after {results['seconds']:.0f} s")
     return results
@@ -164,7 +84,7 @@ def finetune(
 # %% ../nbs/cli.ipynb #7124b110
 def _task_for(folder, task):
     "The plain name of `task`, if the classifier in `folder` has its number of labels."
-    n = _num_labels(folder)
+    n = num_labels_of(folder)
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
     name = glue_task(task).name
@@ -187,23 +107,11 @@ def evaluate(
     name = _task_for(folder, task)
     from rank_bert.io import json_text
     from rank_bert.train.glue_learner import glue_learner
-    learn = glue_learner(name, folder, source=source, tokenizer=_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
+    learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
                          max_length=max_length)
     res = learn.evaluate()
     say(json_text(res)) if json else _say_scores(res)
     return res
-
-# %% ../nbs/cli.ipynb #80ff2e74
-def _texts(texts):
-    "Yield the texts to predict, those from stdin in the place of '-'."
-    for o in texts: yield from _stdin_lines() if o == '-' else (o,)
-
-def _stdin_lines():
-    "Yield the lines of stdin, which must be UTF-8 whatever the locale."
-    for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
-        try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
-        except UnicodeDecodeError as e:
-            raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
 
 # %% ../nbs/cli.ipynb #a6712ef1
 def _text_cols(folder):
@@ -253,9 +161,9 @@ def predict(
     if not texts: raise ValueError('no text to predict: pass one or more, or - to read them from stdin')
     for i, o in enumerate(texts, 1):
         if not isinstance(o, str): raise TypeError(f'text {i} is {o!r} ({type(o).__name__}), not a string')
-    model, tokenizer, res = _load_classifier(folder), _tokenizer(folder, tokenizer), []
+    model, tokenizer, res = load_classifier(folder), load_tokenizer(folder, tokenizer), []
     from rank_bert.data.tokens import encode_texts
-    for items in chunked(_items(_texts(texts), _text_cols(folder)), bs):
+    for items in chunked(_items(read_texts(texts), _text_cols(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
             for p in model.predict_proba(x):
                 res.append(_prediction(p, model.model.config))
@@ -280,13 +188,13 @@ def analyze(
 ): # Data frame, as from `rank_report`
     """Measure the rank of every linear layer of an encoder.
     Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra"""
-    _config(folder)
+    model_config(folder)
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
     from rank_bert.rank.metrics import rank_report
     files = [check_new(o, overwrite=True, folder=False) for o in (csv, plot) if o]
-    model = _load_model(folder)
+    model = load_model(folder)
     table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
     if csv:
@@ -298,12 +206,11 @@ def analyze(
     return table
 
 # %% ../nbs/cli.ipynb #b0f05556
-def _compress_on_task(folder, task, source, tokenizer, data, how):
-    "Compress with the data of a task: the smaller model, its tokenizer, scores before and after."
+def _compress_on_task(folder, task, tokenizer, data, how):
+    "Compress with the data of a task: what was done, the smaller model, its tokenizer, scores before and after."
     from fastai.torch_core import set_seed
     from rank_bert.train.glue_learner import glue_learner
-    learn = glue_learner(_task_for(folder, task), folder, source=source, tokenizer=_tokenizer(folder, tokenizer),
-                         **data)
+    learn = glue_learner(_task_for(folder, task), folder, tokenizer=load_tokenizer(folder, tokenizer), **data)
     set_seed(data['seed'])
     small = learn.compress(n_samples=data['n_train'], **how)
     scores = dict(before=learn.evaluate(), after=small.evaluate())
@@ -311,13 +218,13 @@ def _compress_on_task(folder, task, source, tokenizer, data, how):
 
 # %% ../nbs/cli.ipynb #63b77200
 def _compress_alone(folder, tokenizer, how):
-    "Compress without data: the smaller model, and its tokenizer if it has one."
+    "Compress without data: what was done, the smaller model, its tokenizer if it has one, no scores."
     from rank_bert.rank.compress import compress
     from rank_bert.rank.decompose import get_decomposition
     if get_decomposition(how['method']).needs:
         raise ValueError(f"--method {how['method']} needs data: pass a --task and its --source, or use svd")
-    small = compress(_load_model(folder), **how)
-    return small.compression, small, _tokenizer(folder, tokenizer, optional=True), dict(before=None, after=None)
+    small = compress(load_model(folder), **how)
+    return small.compression, small, load_tokenizer(folder, tokenizer, optional=True), dict(before=None, after=None)
 
 # %% ../nbs/cli.ipynb #2021fbf6
 def _megabytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
@@ -357,48 +264,34 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --task sst2 --source sample --out small"""
     for k, v in () if task else (('source', source), ('steps', steps)):
         if v is not None: raise ValueError(f'--{k} {v} is about the data to calibrate on: pass a --task as well')
-    _config(folder)
+    model_config(folder)
     was = Path(folder).expanduser().resolve()
-    out, size = _out_folder(out or was.with_name(f'{was.name}-{budget:g}'), overwrite), _megabytes(was)
+    out, size = out_folder(out or was.with_name(f'{was.name}-{budget:g}'), overwrite), _megabytes(was)
     method = method or ('kronecker' if task else 'svd')
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     how = dict(budget=budget, method=method, allocator=allocator, cost=cost, steps=steps,
                progress=in_shell() and sys.stderr.isatty())
-    data = dict(n_train=n_train, max_length=max_length, seed=seed)
-    run = partial(_compress_on_task, folder, task, source, tokenizer,
-                  data) if task else partial(_compress_alone, folder, tokenizer)
-    done, small, tok, scores = run(how)
-    results = _compress_results(folder, done, small, scores, dict(task=task, source=source, **data))
-    out = _save(out, overwrite, partial(_write_model, small, tok, dense), results)
+    data = dict(source=source, n_train=n_train, max_length=max_length, seed=seed)
+    if task: done, small, tok, scores = _compress_on_task(folder, task, tokenizer, data, how)
+    else: done, small, tok, scores = _compress_alone(folder, tokenizer, how)
+    results = _compress_results(done, small, scores, dict(model=str(folder), task=task, **data))
+    out = save_results(out, overwrite, partial(_write_model, small, tok, dense), results)
     say(str(done))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}")
     say(f'saved in {out}: {_megabytes(out):.2f} MB, was {size:.2f} MB')
     if not dense:
-        say('transformers opens it after `import rank_bert.rank.hf`; with --dense you get one that it opens alone')
+        say('transformers opens it after `import rank_bert.rank.hf`, and by itself what you write with --dense')
     return results
 
 # %% ../nbs/cli.ipynb #14ad6847
-def _compress_results(folder, done, small, scores, settings):
+def _compress_results(done, small, scores, settings):
     "What `results.json` holds of a compression."
     from rank_bert.data.glue import glue_source
     if settings['task']: settings = settings | dict(source=str(glue_source(settings['source'])))
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
                 budget=done.budget, plan=dict(done.plan), **scores, params=done.params,
-                settings=dict(model=str(folder), **settings),
-                weights_from=getattr(small.config, 'weights_from', None) or f'folder: {folder}')
-
-# %% ../nbs/cli.ipynb #ce2f8716
-def _summary_text(df):
-    "What `sweep` prints in the end."
-    import pandas as pd
-    from rank_bert.experiment.store import short_names, summarize
-    t = summarize(df)
-    names, sd = short_names(t.model), '' if t.seeds.max() < 2 else ' (sd)'
-    scores = [f'{a:.4f}' + (f' ({s:.4f})' if n > 1 else '') for a, s, n in zip(t.score, t.sd, t.seeds)]
-    show = dict(task=t.task, model=[names[o] for o in t.model], method=t.method, allocator=t.allocator,
-                kept=(100*t.kept).map('{:.1f}%'.format), metric=t.metric, **{f'score{sd}': scores},
-                FLOPs=(100*t.flops).map('{:.1f}%'.format), latency=t.latency_ms.map('{:.2f} ms'.format))
-    return pd.DataFrame(show).to_string(index=False)
+                settings=settings,
+                weights_from=getattr(small.config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli.ipynb #c1e272b1
 def _raise_failed(df):
@@ -433,15 +326,16 @@ def sweep(
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3"""
-    weights = _pretrained(pretrained, scratch)
+    weights = pretrained_flag(pretrained, scratch)
     from rank_bert.experiment.report import report
+    from rank_bert.experiment.store import summary_text
     from rank_bert.experiment.sweep import Sweep
     s = Sweep(tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
               tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
     terminal = in_shell() and sys.stderr.isatty()
     df = s.run(progress=terminal, log=(lambda o: None) if terminal else say)
     page = report(out)
-    if (df.status == 'done').any(): say('\n' + _summary_text(df))
+    if (df.status == 'done').any(): say('\n' + summary_text(df))
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}")
     _raise_failed(df)
     return df
@@ -500,7 +394,7 @@ def pretrain(
     if not files: raise ValueError('no text to read: pass one or more files')
     for o in files:
         if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
-    _out_folder(out, overwrite)
+    out_folder(out, overwrite)
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,

@@ -28,7 +28,9 @@ def hub_reachable(
     refresh:bool=False, # Ask again even if this process already knows?
 )->bool: # False at once when `HF_HUB_OFFLINE` is set
     "Tell within `timeout` seconds whether the model hub answers."
-    if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE') for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')): return False
+    if any(os.environ.get(k, '').upper() in ('1', 'ON', 'YES', 'TRUE')
+           for k in ('HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE')):
+        return False
     endpoint = os.environ.get('HF_ENDPOINT') or ENDPOINT
     known, when = _hub.get(endpoint, (False, -1e9))
     if not refresh and (known or time.monotonic() - when < 30): return known
@@ -51,7 +53,8 @@ def _try_writing(path):
     place = next(p for p in path.resolve().parents if p.exists())
     if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
     try: tempfile.TemporaryFile(dir=place).close()
-    except OSError as e: raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
+    except OSError as e:
+        raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
 
 # %% ../nbs/io.ipynb #f8802027
 def check_new(
@@ -61,12 +64,15 @@ def check_new(
 )->Path: # `path` as a `Path`
     "Raise `OSError` if `path` already holds something, or cannot be written."
     path = Path(path)
-    if folder and path.is_file(): raise FileExistsError(f'{path} is a file, which no folder replaces: choose another place, or remove it yourself')
+    if folder and path.is_file():
+        raise FileExistsError(f'{path} is a file, not a folder: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
-    if taken and not overwrite: raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
+    if taken and not overwrite:
+        raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
     if taken and folder and not _is_result(path):
-        raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: choose another place, or remove it yourself')
+        raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: '
+                              'choose another place, or remove it yourself')
     _try_writing(path)
     return path
 

@@ -6,10 +6,11 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
-           'say', 'run_line']
+           'say', 'out_folder', 'model_config', 'is_classifier', 'num_labels_of', 'load_classifier', 'load_model',
+           'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
-import io, os, runpy, shlex, sys, tempfile, warnings
+import io, itertools, json, os, runpy, shlex, sys, tempfile, warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -145,6 +146,130 @@ def _parser(f, make=script.anno_parser, **kwargs):
     return p
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'): script.anno_parser = _parser
+
+# %% ../nbs/shell.ipynb #5f3fe8e6
+def out_folder(
+    out:str|Path, # Folder to write
+    overwrite:bool=False, # May we replace what is in it?
+)->Path: # `out`, with ~ expanded
+    "Raise `OSError` unless we may write the folder `out`."
+    from rank_bert.io import check_new
+    out = Path(out).expanduser()
+    if not overwrite and out.is_dir() and any(out.iterdir()):
+        raise FileExistsError(f'{out} already exists: choose another --out, remove it, or pass --overwrite')
+    return check_new(out, overwrite)
+
+# %% ../nbs/shell.ipynb #3fb6c6ad
+def model_config(
+    folder:str|Path, # Folder of a saved model
+)->dict: # What its config.json holds
+    "Read the config of a model; raise `OSError` if the folder has none."
+    f = Path(folder).expanduser()/'config.json'
+    if not f.parent.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
+    if not f.is_file() and (f.parent/'adapter_config.json').is_file():
+        raise FileNotFoundError(f'{folder} holds adapters only: load_lora and merge_lora make a model of them')
+    if not f.is_file(): raise FileNotFoundError(f'{folder} has no config.json: it is not the folder of a saved model')
+    try: return json.loads(f.read_text(encoding='utf-8'))
+    except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
+
+# %% ../nbs/shell.ipynb #b580184b
+def is_classifier(
+    config:dict, # From `model_config`
+)->bool:
+    "Tell whether a model has a classifier."
+    return any('SequenceClassification' in o for o in config.get('architectures') or ())
+
+# %% ../nbs/shell.ipynb #e2ece132
+def num_labels_of(
+    folder:str|Path, # Folder of a saved classifier
+)->int:
+    "Count the labels of a classifier; raise `ValueError` if the model is none."
+    config = model_config(folder)
+    if is_classifier(config): return len(config.get('id2label') or (0, 1))
+    kind = ', '.join(config.get('architectures') or ['unknown'])
+    raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
+
+# %% ../nbs/shell.ipynb #ff7dfff6
+def load_classifier(
+    folder:str|Path, # Folder of a saved classifier, dense or factorised
+): # `BertWrapper`, in evaluation mode
+    "Load a classifier from its folder."
+    n = num_labels_of(folder)
+    import rank_bert.rank.hf # so that transformers knows factorised folders
+    from rank_bert.models.base_models import BertWrapper, get_pretrained_model
+    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
+
+# %% ../nbs/shell.ipynb #f261699f
+def load_model(
+    folder:str|Path, # Folder of a saved model, dense or factorised
+): # A transformers model, with its classifier if it has one
+    "Load a model from its folder."
+    if is_classifier(model_config(folder)): return load_classifier(folder).model
+    import rank_bert.rank.hf
+    from transformers import AutoModel
+    return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
+
+# %% ../nbs/shell.ipynb #25e72c5f
+def load_tokenizer(
+    folder:str|Path, # Folder of a saved model
+    tokenizer:str=None, # Name or folder of another tokenizer
+    optional:bool=False, # Return None if the folder has none?
+):
+    "Load the tokenizer called `tokenizer`, or else that of the model."
+    from rank_bert.models.base_models import get_tokenizer
+    try: return get_tokenizer(tokenizer or folder)
+    except FileNotFoundError:
+        if tokenizer: raise
+        if optional: return None
+    raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
+
+# %% ../nbs/shell.ipynb #f6a43cc5
+def pretrained_flag(
+    pretrained:bool, # --pretrained: use pretrained weights, or fail
+    scratch:bool, # --scratch: start from random weights
+)->bool: # The `pretrained` of `get_pretrained_model`: True, False, or None for pretrained weights if there are any
+    "Make one setting of two flags."
+    if pretrained and scratch: raise ValueError('pass --pretrained or --scratch, not both')
+    return True if pretrained else False if scratch else None
+
+# %% ../nbs/shell.ipynb #e37ac8cd
+def _free_folder(out, overwrite):
+    "`out`, or a name beside it if another process has written `out` since we started."
+    for i in itertools.count():
+        try: free = out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
+        except FileExistsError: continue
+        if i: warnings.warn(f'another process has written {out} in the meantime: saving in {free}')
+        return free
+
+# %% ../nbs/shell.ipynb #4c02d346
+def save_results(
+    out:Path, # Folder to write, from `out_folder`
+    overwrite:bool, # May we replace what is in it?
+    write, # Called with a temporary folder, to write the model
+    results:dict, # What `results.json` holds, besides versions
+)->Path: # Folder that was written
+    "Write a model folder and its `results.json`, whole or not at all."
+    from rank_bert.experiment.store import library_versions
+    from rank_bert.io import json_text, new_folder
+    with new_folder(out := _free_folder(out, overwrite), overwrite) as tmp:
+        write(tmp)
+        text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
+        (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
+    return out
+
+# %% ../nbs/shell.ipynb #239b7ab0
+def _stdin_lines():
+    "Yield the lines of stdin, which must be UTF-8 whatever the locale."
+    for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
+        try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
+        except UnicodeDecodeError as e:
+            raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
+
+def read_texts(
+    texts, # Strings
+):
+    "Yield texts, with the lines of stdin in the place of '-'."
+    for o in texts: yield from _stdin_lines() if o == '-' else (o,)
 
 # %% ../nbs/shell.ipynb #ca288896
 def run_line(

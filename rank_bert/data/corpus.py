@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 
 # %% auto #0
 __all__ = ['TEXT_FORMATS', 'LAYOUTS', 'SHARES', 'plain_documents', 'wikitext_documents', 'read_corpus', 'split_documents',
-           'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'token_counts', 'unigram_entropy', 'MaskedTexts',
-           'check_layout', 'make_examples', 'MaskedDL']
+           'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'unigram_entropy', 'MaskedTexts', 'check_layout',
+           'make_examples', 'MaskedDL']
 
 # %% ../../nbs/data/corpus.ipynb #81926463
 import re
@@ -62,6 +62,7 @@ def _text_files(files):
     if not res: raise ValueError('no text files were given')
     return res
 
+# %% ../../nbs/data/corpus.ipynb #70d4b1e6
 def read_corpus(
     files, # A text file, a folder with .txt files, or a list of either
     format:str=None, # Key of `TEXT_FORMATS`; None for WikiText where a file begins with a title of one, else plain
@@ -84,7 +85,8 @@ def split_documents(
 )->tuple: # Documents to train on, documents to validate on
     "Set some documents aside."
     check_fraction(valid, 'valid', one=False)
-    if sum(map(len, docs)) < 2: raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
+    if sum(map(len, docs)) < 2:
+        raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
     if one := len(docs) == 1: docs = [[o] for o in docs[0]]
     size = np.array([sum(map(len, o)) for o in docs])
     want = valid*size.sum()
@@ -108,8 +110,10 @@ def corpus_tokenizer(
     if not any(map(str.strip, texts)): raise ValueError('there is no text to train a vocabulary on')
     tok = train_wordpiece(texts, vocab_size or 8000, min_frequency, max_length)
     if not vocab_size or len(tok) == vocab_size: return tok
-    if len(tok) > vocab_size: raise ValueError(f'vocab_size is {vocab_size:,}, but the single characters of the text are {len(tok):,} pieces already')
-    raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports only {len(tok):,} pieces that occur {min_frequency} times: ask for fewer')
+    if len(tok) > vocab_size:
+        raise ValueError(f'vocab_size is {vocab_size:,}, but the text has {len(tok):,} single characters already')
+    raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports only {len(tok):,} pieces '
+                     f'that occur {min_frequency} times: ask for fewer')
 
 # %% ../../nbs/data/corpus.ipynb #9ca828b1
 class Corpus:
@@ -122,7 +126,8 @@ class Corpus:
         tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
     ): store_attr()
     def __len__(self): return len(self.ids)
-    def __repr__(self): return f'{len(self):,} tokens in {len(self.paragraphs)-1:,} paragraphs of {len(self.documents)-1:,} documents'
+    def __repr__(self):
+        return f'{len(self):,} tokens in {len(self.paragraphs)-1:,} paragraphs of {len(self.documents)-1:,} documents'
 
 # %% ../../nbs/data/corpus.ipynb #8113f2cc
 def _word_heads(encoding):
@@ -130,42 +135,40 @@ def _word_heads(encoding):
     w = encoding.word_ids
     return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
 
+# %% ../../nbs/data/corpus.ipynb #61f2a8d0
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 paragraphs
 )->Corpus:
     "Tokenise documents."
-    if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
+    if not getattr(tokenizer, 'is_fast', False):
+        raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
     for k in ('mask_token', 'cls_token', 'sep_token', 'pad_token'):
-        if getattr(tokenizer, k) is None: raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
+        if getattr(tokenizer, k) is None:
+            raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
     texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
-    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
+    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False,
+                  disable=len(texts) <= 20_000 if progress is None else not progress):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
         ids.append(np.fromiter((x for o in out['input_ids'] for x in o), np.int32))
         heads.append(np.fromiter((x for o in out.encodings for x in _word_heads(o)), bool))
         lens += map(len, out['input_ids'])
     if not sum(lens): raise ValueError('the tokenizer finds no token in the text')
     paragraphs = np.cumsum([0] + lens)
-    return Corpus(np.concatenate(ids), np.concatenate(heads), paragraphs, paragraphs[np.cumsum([0] + [len(d) for d in docs])], tokenizer)
+    return Corpus(np.concatenate(ids), np.concatenate(heads), paragraphs,
+                  paragraphs[np.cumsum([0] + [len(d) for d in docs])], tokenizer)
 
 # %% ../../nbs/data/corpus.ipynb #e52bb88d
-def token_counts(
-    corpus:Corpus, # Tokens
-)->np.ndarray: # `(vocabulary,)`, 0 for special tokens
-    "Count each token."
-    n = np.bincount(corpus.ids, minlength=len(corpus.tokenizer)).astype(float)
-    n[corpus.tokenizer.all_special_ids] = 0
-    return n
-
 def unigram_entropy(
     corpus:Corpus, # Tokens to predict
     seen:Corpus=None, # Tokens that were counted; None for the same, which gives the entropy
 )->float: # In nats a token
     "Compute the loss of a model that knows only how often each token occurs."
-    n = token_counts(corpus)
-    q = n if seen is None else token_counts(seen) + 1
-    if seen is not None: q[corpus.tokenizer.all_special_ids] = 0
+    tok = corpus.tokenizer
+    ordinary = ~np.isin(np.arange(len(tok)), tok.all_special_ids)
+    n = np.bincount(corpus.ids, minlength=len(tok))*ordinary
+    q = n if seen is None else (np.bincount(seen.ids, minlength=len(tok)) + 1)*ordinary
     hit = n > 0
     return float(-(n[hit]*np.log(q[hit]/q.sum())).sum()/n.sum())
 
@@ -176,7 +179,8 @@ def _pack_documents(corpus):
     ids = np.insert(corpus.ids, at, corpus.tokenizer.sep_token_id)
     return ids, np.insert(corpus.heads, at, True), np.array([0, len(ids)])
 
-LAYOUTS = dict(packed=_pack_documents, document=lambda c: (c.ids, c.heads, c.documents), line=lambda c: (c.ids, c.heads, c.paragraphs))
+LAYOUTS = dict(packed=_pack_documents, document=lambda c: (c.ids, c.heads, c.documents),
+               line=lambda c: (c.ids, c.heads, c.paragraphs))
 
 # %% ../../nbs/data/corpus.ipynb #cdd9cff3
 def _ranges(starts, lens):
@@ -213,7 +217,8 @@ def _assemble_rows(ids, heads, starts, lens, tokenizer, **kwargs):
     at = row[:-1, None] + 1 + np.arange(s) + lens.cumsum(1) - lens
     out, words = np.empty(row[-1], np.int32), np.full(row[-1], -1, np.int32)
     to, source = _ranges(at.ravel(), lens.ravel()), _ranges(starts.ravel(), lens.ravel())
-    out[row[:-1]], out[at + lens], out[to], words[to] = tokenizer.cls_token_id, tokenizer.sep_token_id, ids[source], heads.cumsum()[source] - 1
+    out[row[:-1]], out[at + lens] = tokenizer.cls_token_id, tokenizer.sep_token_id
+    out[to], words[to] = ids[source], heads.cumsum()[source] - 1
     words[np.isin(out, tokenizer.all_special_ids)] = -1
     types = np.zeros(row[-1], np.uint8)
     for j in range(1, s): types[_ranges(at[:, j], lens[:, j] + 1)] = 1
@@ -224,7 +229,8 @@ def _sentence_pairs(corpus, max_length, seed):
     "Rows of two segments, the second of which follows the first in about half of them."
     starts, lens = _row_bounds(corpus.documents, max_length - 3)
     starts, lens = starts[lens > 1], lens[lens > 1]
-    if len(lens) < 4: raise ValueError(f'the text makes only {len(lens)} pairs of segments: give more text, or do without next_sentence')
+    if len(lens) < 4:
+        raise ValueError(f'the text makes only {len(lens)} pairs: give more text, or do without next_sentence')
     doc, a = np.searchsorted(corpus.documents, starts, 'right'), -(-lens//2)
     far = np.sort(np.random.default_rng(seed).permutation(len(lens))[:len(lens)//2])
     other = np.arange(len(lens))
@@ -244,6 +250,7 @@ def check_layout(
     check_name(layout, 'layout', [*LAYOUTS, 'pairs'])
     check_count(max_length, 'max_length', 8, longest)
 
+# %% ../../nbs/data/corpus.ipynb #b05f92d4
 def make_examples(
     corpus:Corpus, # Tokens
     layout:str='packed', # Key of `LAYOUTS`, or 'pairs' for the next-sentence objective
@@ -265,6 +272,7 @@ def ordinary_ids(self:MaskedTexts):
     "Ids of all tokens but the special ones."
     return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids).astype(np.int32)
 
+# %% ../../nbs/data/corpus.ipynb #f3a68c15
 @patch
 def mask(self:MaskedTexts,
     rng:np.random.Generator, # Source of randomness
@@ -273,7 +281,8 @@ def mask(self:MaskedTexts,
 )->tuple: # Ids of all rows with some hidden, and the places of these in ascending order
     "Hide tokens in every row."
     check_fraction(p, 'mask probability', one=False)
-    u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words] if whole_word else rng.random(len(self.ids), np.float32)
+    if whole_word: u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words]
+    else: u = rng.random(len(self.ids), np.float32)
     where = np.flatnonzero((self.words >= 0) & (u < p))
     kind, ids = rng.random(len(where), np.float32), self.ids.copy()
     ids[where[kind < SHARES['mask']]] = self.tokenizer.mask_token_id
@@ -301,7 +310,8 @@ class MaskedDL(TextDL):
         super().__init__(dataset, bs=bs, shuffle=shuffle, seed=seed, **kwargs)
         self._n_inp, self._types = 1, {}
     def new(self, dataset=None, **kwargs):
-        return super().new(dataset, **{**{k: getattr(self, k) for k in ('p', 'masks', 'whole_word', 'stops')}, **kwargs})
+        kept = {k: getattr(self, k) for k in ('p', 'masks', 'whole_word', 'stops')}
+        return super().new(dataset, **{**kept, **kwargs})
 
 # %% ../../nbs/data/corpus.ipynb #e1c088b3
 @patch(as_prop=True)
@@ -313,6 +323,7 @@ def __len__(self:MaskedDL):
     if not self.shuffle: return self.per_pass
     return next((o for o in self.stops or () if o > self.step), self.step + self.per_pass) - self.step
 
+# %% ../../nbs/data/corpus.ipynb #07c4f5a2
 @patch
 def draw(self:MaskedDL,
     number:int, # Which pass
@@ -322,7 +333,8 @@ def draw(self:MaskedDL,
         if self.shuffle: order = length_sorted_order(self.res, self.bs, np.random.default_rng([self.seed, number]))
         else: order = np.argsort(-self.res, kind='stable')
         m = number if self.masks is None else number % self.masks
-        self._drawn = number, (order, *self.dataset.mask(np.random.default_rng([self.seed, m, 1]), self.p, self.whole_word))
+        masked = self.dataset.mask(np.random.default_rng([self.seed, m, 1]), self.p, self.whole_word)
+        self._drawn = number, (order, *masked)
     return self._drawn[1]
 
 # %% ../../nbs/data/corpus.ipynb #a8ed32b7
@@ -334,21 +346,14 @@ def batch_at(self:MaskedDL,
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
     d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]
-    x, _, _ = TokenizedTexts(ids, d.starts, None).padded(idxs, d.tokenizer.pad_token_id)
-    keep = np.arange(x.shape[1]) < d.lengths[idxs][:, None]
+    ids, mask, types = TokenizedTexts(ids, d.starts, d.types).padded(idxs, d.tokenizer.pad_token_id)
     lo, hi = np.searchsorted(where, d.starts[idxs]), np.searchsorted(where, d.starts[idxs+1])
     here = where[_ranges(lo, hi - lo)]
-    at = here + np.repeat(np.arange(len(idxs))*x.shape[1] - d.starts[idxs], hi - lo)
-    return self._masked_tensors(x, keep, idxs, at, d.ids[here])
-
-@patch
-def _masked_tensors(self:MaskedDL, ids, keep, idxs, at, labels):
-    "A batch of arrays as tensors."
-    d = self.dataset
-    if not len(at): at, labels = np.array([1]), d.ids[d.starts[idxs[:1]] + 1]
-    x = dict(input_ids=ids, attention_mask=keep.astype(np.int64), masked_positions=at)
-    if d.types is not None: x['token_type_ids'] = TokenizedTexts(d.types, d.starts).padded(idxs)[0]
-    x, y = {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(labels.astype(np.int64))
+    at = here + np.repeat(np.arange(len(idxs))*ids.shape[1] - d.starts[idxs], hi - lo)
+    if not len(at): at, here = np.array([1]), d.starts[idxs[:1]] + 1
+    x = dict(input_ids=ids, attention_mask=mask, masked_positions=at, token_type_ids=types)
+    x, y = {k: torch.from_numpy(v) for k, v in x.items()
+            if v is not None}, torch.from_numpy(d.ids[here].astype(np.int64))
     return (x, y) if d.y is None else (x, y, torch.from_numpy(d.y[idxs]))
 
 # %% ../../nbs/data/corpus.ipynb #92173b45
@@ -374,6 +379,7 @@ def batch_frame(self:MaskedDL,
     t, ids = self.dataset.tokenizer, x['input_ids'][:max_n]
     rows = x['masked_positions'].cpu()//ids.shape[1]
     names = lambda o, r: ' '.join(t.convert_ids_to_tokens(o.cpu()[rows == r].tolist()))
-    res = pd.DataFrame([dict(text=t.decode(o[x['attention_mask'][r] > 0]), hidden=names(y, r)) for r, o in enumerate(ids)])
+    texts = [t.decode(o[mask > 0]) for o, mask in zip(ids, x['attention_mask'])]
+    res = pd.DataFrame([dict(text=o, hidden=names(y, r)) for r, o in enumerate(texts)])
     if out is not None: res['predicted'] = [names(out, r) for r in range(len(res))]
     return res

@@ -1,4 +1,4 @@
-"""Load any GLUE task from the hub, from its official files, from a saved data set, or from the sample inside this package.
+"""Load any GLUE task from the hub, its official files, a saved data set, or the sample inside this package.
 
 Docs: https://rank-bert.github.io/rank_bert/data/glue.html.md"""
 
@@ -43,25 +43,29 @@ class GlueTask:
         store_attr()
         self.text_cols, self.labels = _split_names(text_cols), labels and _split_names(labels)
         self.text_in_file = _split_names(text_in_file or text_cols)
-        self.headers = {k: _split_names(v) for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
+        self.headers = {k: _split_names(v)
+                        for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
 
 # %% ../../nbs/data/glue.ipynb #629d7de1
-_MNLI = 'index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse|sentence1|sentence2'
+_MNLI = ('index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse|'
+         'sentence1|sentence2')
 _STSB = 'index|genre|filename|year|old_index|source1|source2|sentence1|sentence2'
 _PAIR, _TWO = 'sentence1|sentence2', 'index|sentence1|sentence2'
 
 GLUE_TASKS = {o.name: o for o in (
     GlueTask('cola', 'CoLA', 'sentence', 'unacceptable|acceptable', 'source|label|star|sentence', headless=True),
     GlueTask('sst2', 'SST-2', 'sentence', 'negative|positive'),
-    GlueTask('mrpc', 'MRPC', _PAIR, 'not_equivalent|equivalent', 'Quality|#1 ID|#2 ID|#1 String|#2 String', 'index|#1 ID|#2 ID|#1 String|#2 String',
-             text_in_file='#1 String|#2 String', label_in_file='Quality'),
-    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate', 'id|qid1|qid2|question1|question2|is_duplicate',
-             'id|question1|question2', label_in_file='is_duplicate', broken='skip'),
+    GlueTask('mrpc', 'MRPC', _PAIR, 'not_equivalent|equivalent', 'Quality|#1 ID|#2 ID|#1 String|#2 String',
+             'index|#1 ID|#2 ID|#1 String|#2 String', text_in_file='#1 String|#2 String', label_in_file='Quality'),
+    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate',
+             'id|qid1|qid2|question1|question2|is_duplicate', 'id|question1|question2', label_in_file='is_duplicate',
+             broken='skip'),
     GlueTask('stsb', 'STS-B', _PAIR, None, _STSB + '|score', _STSB, label_in_file='score'),
-    GlueTask('mnli', 'MNLI', 'premise|hypothesis', 'entailment|neutral|contradiction', _MNLI + '|label1|gold_label', _MNLI,
-             _MNLI + '|label1|label2|label3|label4|label5|gold_label', _PAIR, 'gold_label', words=True),
-    GlueTask('qnli', 'QNLI', 'question|sentence', 'entailment|not_entailment', 'index|question|sentence|label', 'index|question|sentence', words=True),
+    GlueTask('mnli', 'MNLI', 'premise|hypothesis', 'entailment|neutral|contradiction', _MNLI + '|label1|gold_label',
+             _MNLI, _MNLI + '|label1|label2|label3|label4|label5|gold_label', _PAIR, 'gold_label', words=True),
+    GlueTask('qnli', 'QNLI', 'question|sentence', 'entailment|not_entailment', 'index|question|sentence|label',
+             'index|question|sentence', words=True),
     GlueTask('rte', 'RTE', _PAIR, 'entailment|not_entailment', _TWO + '|label', _TWO, words=True),
     GlueTask('wnli', 'WNLI', _PAIR, 'not_entailment|entailment', _TWO + '|label', _TWO))}
 
@@ -72,7 +76,8 @@ def glue_task(
     task:str, # Name of a task, in the spelling of the hub or of the paper
 )->GlueTask: # Its entry in `GLUE_TASKS`
     "Find a task, or raise `ValueError` with the names of all nine."
-    if _plain_name(task) not in GLUE_TASKS: raise ValueError(f'{task!r} is not a GLUE task; the nine are {", ".join(GLUE_TASKS)}')
+    if _plain_name(task) not in GLUE_TASKS:
+        raise ValueError(f'{task!r} is not a GLUE task; the nine are {", ".join(GLUE_TASKS)}')
     return GLUE_TASKS[_plain_name(task)]
 
 # %% ../../nbs/data/glue.ipynb #41a8d7e0
@@ -112,22 +117,23 @@ def read_file(self:GlueTask,
     test = split.startswith('test')
     t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
     missing = [o for o in self.text_in_file + ([] if test else [self.label_in_file]) if o not in t]
-    if missing: raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t))}: is it {self.name}'s official file?")
+    if missing:
+        raise ValueError(f"{path} has no column {missing[0]!r}, only {', '.join(map(repr, t))}: "
+                         f"is it {self.name}'s official file?")
     cols = {new: t[old].tolist() for new, old in zip(self.text_cols, self.text_in_file)}
     if self.label_in_file not in t: cols['label'] = [-1]*len(t)
     else: cols['label'] = [self._label_number(o, f'{path}, line {line}') for line, o in t[self.label_in_file].items()]
     return Dataset.from_dict({**cols, 'idx': range(len(t))}, features=self.features)
 
 # %% ../../nbs/data/glue.ipynb #75dacef9
-def _unread_value(name, i): return str(i) if name in ('index', 'id') else '' if name == 'star' else '-'
-
 @patch
 def _file_row(self:GlueTask, i, row, names):
     "Row `i` of an official file whose columns are `names`."
     y = row['label']
     label = f'{y:.3f}' if self.labels is None else self.labels[y] if self.words else str(y)
-    vals = {**{new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}, self.label_in_file: label}
-    return [vals[n] if n in vals else _unread_value(n, i) for n in names]
+    vals = {'index': str(i), 'id': str(i), 'star': '', self.label_in_file: label}
+    vals |= {new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}
+    return [vals.get(n, '-') for n in names]
 
 def write_glue(
     task:str, # Name of a task
@@ -138,8 +144,9 @@ def write_glue(
     t = glue_task(task)
     for split, file in t.files().items():
         if split not in data: continue
-        names, headless = t.headers[file.split('_')[0].removesuffix('.tsv')], t.headless and not split.startswith('test')
-        write_tsv(Path(folder)/t.folder/file, [t._file_row(i, o, names) for i, o in enumerate(data[split])], None if headless else names)
+        names, rows = t.headers[file.split('_')[0].removesuffix('.tsv')], data[split]
+        header = None if t.headless and not split.startswith('test') else names
+        write_tsv(Path(folder)/t.folder/file, [t._file_row(i, o, names) for i, o in enumerate(rows)], header)
 
 # %% ../../nbs/data/glue.ipynb #ceaef571
 def task_folder(
@@ -148,11 +155,14 @@ def task_folder(
 )->Path: # Folder with the task's files
     "Find the folder of a task."
     t, source = glue_task(task), Path(source)
-    if not source.is_dir(): raise FileNotFoundError(f"{source}: no such folder; source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
+    if not source.is_dir():
+        raise FileNotFoundError(f"{source}: no such folder; "
+                                f"source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
     inside = [o for o in sorted(source.iterdir()) if o.is_dir() and _plain_name(o.name) == t.name]
     for o in [*inside, source]:
         if (o/'dataset_dict.json').exists() or (o/'train.tsv').exists(): return o
-    raise FileNotFoundError(f'{source} has neither {t.folder}/train.tsv nor train.tsv nor a data set written by save_to_disk, '
+    raise FileNotFoundError(f'{source} has neither {t.folder}/train.tsv nor train.tsv '
+                            'nor a data set written by save_to_disk, '
                             f'only {", ".join(sorted(o.name for o in source.iterdir())[:12]) or "nothing"}')
 
 # %% ../../nbs/data/glue.ipynb #fa0bbc43
@@ -165,9 +175,11 @@ def read_saved(self:GlueTask,
     for o in ('train', *self.valid_splits):
         if o not in data: raise ValueError(f'{folder} has no split {o!r}, only {", ".join(data)}')
         missing = [c for c in [*self.text_cols, 'label'] if c not in data[o].column_names]
-        if missing: raise ValueError(f'{folder}, split {o}: no column {missing[0]!r}, only {", ".join(data[o].column_names)}')
+        if missing:
+            raise ValueError(f'{folder}, split {o}: no column {missing[0]!r}, only {", ".join(data[o].column_names)}')
     return data
 
+# %% ../../nbs/data/glue.ipynb #5c1e8fa7
 def read_glue(
     task:str, # Name of a task
     source:str|Path, # Folder of all tasks, or of this one
@@ -190,6 +202,7 @@ def _offline():
     finally:
         for o, v in zip(places, old): o.HF_HUB_OFFLINE = v
 
+# %% ../../nbs/data/glue.ipynb #1b6d4e95
 def glue_from_hub(
     task:str, # Name of a task
 )->DatasetDict: # Its splits
@@ -198,8 +211,9 @@ def glue_from_hub(
     try:
         with nullcontext() if there else _offline(): return datasets.load_dataset('nyu-mll/glue', t.name)
     except (OSError, ValueError) as e:
-        why = f'{type(e).__name__}: {e}' if there else 'the hub does not answer (or HF_HUB_OFFLINE is set), and the cache has no copy'
-        raise OSError(f"cannot load {t.name} from the hub: {why}. Use source='sample' for the small sample in this package, "
+        why = 'the hub does not answer (or HF_HUB_OFFLINE is set), and the cache has no copy'
+        if there: why = f'{type(e).__name__}: {e}'
+        raise OSError(f"cannot load {t.name} from the hub: {why}. Use source='sample' for the small sample, "
                       "or source=FOLDER (or $RANK_BERT_GLUE) for the official files") from None
 
 # %% ../../nbs/data/glue.ipynb #913a7709
@@ -239,6 +253,8 @@ def glue_dls(
 )->TextDLs: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task."
     t, source = glue_task(task), glue_source(source)
-    if tokenizer is None and source != 'sample': raise ValueError("give a tokenizer; only source='sample' has one of its own")
-    return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label', valid=t.valid_splits, bs=bs,
+    if tokenizer is None and source != 'sample':
+        raise ValueError("give a tokenizer; only source='sample' has one of its own")
+    return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label',
+                    valid=t.valid_splits, bs=bs,
                     vocab=t.labels, regression=t.labels is None, **kwargs)

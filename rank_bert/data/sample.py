@@ -1,4 +1,4 @@
-"""A grammar of some two hundred words that makes a small version of every GLUE task.
+"""A small version of every GLUE task, made by a grammar of some two hundred words.
 
 Docs: https://rank-bert.github.io/rank_bert/data/sample.html.md"""
 
@@ -18,11 +18,15 @@ from ..io import new_folder
 # %% ../../nbs/data/sample.ipynb #3a3da27b
 PEOPLE = 'doctor nurse pilot farmer teacher'.split()
 STRANGERS = 'singer lawyer painter baker'.split()
-VERBS = [('help', 'helped', 'assisted'), ('call', 'called', 'phoned'), ('hire', 'hired', 'employed'), ('follow', 'followed', 'chased')]
-PLACES, DAYS, TOOLS = 'park school market office'.split(), 'monday tuesday friday sunday'.split(), 'phone map lamp rope'.split()
-MOODS = [(('happy', 'glad'), ('sad', 'gloomy')), (('rich', 'wealthy'), ('needy', 'penniless')), (('strong', 'sturdy'), ('feeble', 'frail'))]
+VERBS = [('help', 'helped', 'assisted'), ('call', 'called', 'phoned'), ('hire', 'hired', 'employed'),
+         ('follow', 'followed', 'chased')]
+PLACES, DAYS = 'park school market office'.split(), 'monday tuesday friday sunday'.split()
+TOOLS = 'phone map lamp rope'.split()
+MOODS = [(('happy', 'glad'), ('sad', 'gloomy')), (('rich', 'wealthy'), ('needy', 'penniless')),
+         (('strong', 'sturdy'), ('feeble', 'frail'))]
 SHOW = 'film play story acting music plot ending script cast song opening dialogue'.split()
-PRAISE, BLAME = 'good fine great lovely clever warm funny bright fresh moving'.split(), 'bad dull poor weak stale cold silly slow empty clumsy'.split()
+PRAISE = 'good fine great lovely clever warm funny bright fresh moving'.split()
+BLAME = 'bad dull poor weak stale cold silly slow empty clumsy'.split()
 LIKED, HATED = 'liked loved enjoyed admired'.split(), 'hated disliked regretted despised'.split()
 
 # %% ../../nbs/data/sample.ipynb #76682259
@@ -30,7 +34,7 @@ GRAMMARS = {}
 
 def grammar(
     task:str, # Name of a GLUE task
-    labels:list=(0, 1), # Labels to ask for in turn
+    labels:list=(0, 1), # Labels, which the rows take in turn
 ):
     "Register a function of (random source, label) that makes the texts of a row."
     def register(f):
@@ -44,12 +48,14 @@ def _maybe(r, p, text): return text if r.random() < p else ''
 def opinion(
     r:random.Random, # Source of randomness
     good:bool, # Is it favourable?
-    negate:float=0., # How often it says so by negation
+    negate:float=0., # How often to say so by negation
 )->str: # A clause
     "Say something about a film."
     no, it = r.random() < negate, f"{r.choice(['the', 'this'])} {r.choice(SHOW)}"
     praise = bool(good) != no
-    if r.random() < .2: return f"{'nobody' if no else r.choice(['we', 'critics', 'children'])} {r.choice(LIKED if praise else HATED)} {it}"
+    if r.random() < .2:
+        who = 'nobody' if no else r.choice(['we', 'critics', 'children'])
+        return f'{who} {r.choice(LIKED if praise else HATED)} {it}'
     very = _maybe(r, .3, r.choice(['very ', 'really ', 'quite ']))
     how = r.choice([f'not {very}', 'never ', 'hardly ', 'far from ']) if no else very
     return f'{it} is {how}{r.choice(PRAISE if praise else BLAME)}'
@@ -97,7 +103,8 @@ def _qqp(r, y):
 def _qnli(r, y):
     (a, b), (verb, *verbs), (i, j) = r.sample(PEOPLE, 2), r.choice(VERBS), r.sample(range(3), 2)
     has = f'in the {r.choice(PLACES)}', f'on {r.choice(DAYS)}', f'with a {r.choice(TOOLS)}'
-    return f"{['where', 'when', 'how'][i]} did the {a} {verb} the {b} ?", f'{_event(a, r.choice(verbs), b)} {has[i if y == 0 else j]} .'
+    question = f"{['where', 'when', 'how'][i]} did the {a} {verb} the {b} ?"
+    return question, f'{_event(a, r.choice(verbs), b)} {has[i if y == 0 else j]} .'
 
 # %% ../../nbs/data/sample.ipynb #9841ef3a
 @grammar('stsb', [0., 1.667, 3.333, 5.])
@@ -121,13 +128,15 @@ def _rte(r, y):
 def _mnli(r, y, people=PEOPLE):
     who, (mood, other), pole, no = r.choice(people), r.sample(MOODS, 2), r.randrange(2), r.random() < .3
     claim = (other if y == 1 else mood)[pole ^ (y == 2) ^ no]
-    return f"the {who} in the {r.choice(PLACES)} is {r.choice(mood[pole])} on {r.choice(DAYS)} .", f"the {who} is {'not ' if no else ''}{r.choice(claim)} ."
+    return (f'the {who} in the {r.choice(PLACES)} is {r.choice(mood[pole])} on {r.choice(DAYS)} .',
+            f"the {who} is {'not ' if no else ''}{r.choice(claim)} .")
 
 @grammar('wnli')
 def _wnli(r, y):
     (a, b), first = r.sample(PEOPLE, 2), r.randrange(2)
     why = r.choice(['grateful', 'impressed', 'thankful'] if first else ['kind', 'helpful', 'generous'])
-    return (f"the {a} {r.choice(['thanked', 'praised', 'rewarded'])} the {b} in the {r.choice(PLACES)} because she was {why} .",
+    did = r.choice(['thanked', 'praised', 'rewarded'])
+    return (f'the {a} {did} the {b} in the {r.choice(PLACES)} because she was {why} .',
             f'the {a if first == y else b} was {why} .')
 
 # %% ../../nbs/data/sample.ipynb #145f4e7f
@@ -156,7 +165,7 @@ def sample_rows(
 
 # %% ../../nbs/data/sample.ipynb #75a80ed2
 def make_sample(
-    folder:str|Path, # Where to write; it must not exist
+    folder:str|Path, # Folder to make
     seed:int=0, # Decides the rows
     overwrite:bool=False, # Replace what is there?
 ):

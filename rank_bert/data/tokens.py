@@ -61,8 +61,8 @@ def from_tokenizer(cls:TokenizedTexts,
     n, rows, types = 1000, [], []
     steps = range(0, len(texts), n)
     for i in tqdm(steps, 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
-        out = tokenizer(texts[i:i+n], None if pairs is None else pairs[i:i+n], truncation='longest_first', max_length=max_length,
-                        return_attention_mask=False)
+        out = tokenizer(texts[i:i+n], None if pairs is None else pairs[i:i+n], truncation='longest_first',
+                        max_length=max_length, return_attention_mask=False)
         rows += out['input_ids']
         types += out.get('token_type_ids', [])
     flat = lambda o, t: np.fromiter((x for r in o for x in r), dtype=t)
@@ -105,7 +105,8 @@ def _save_tokens(tt, path):
 def _load_tokens(path, n):
     "Read the tokens of `n` texts from `path`, or None."
     try:
-        with np.load(path, allow_pickle=False) as f: tt = TokenizedTexts(f['ids'], f['starts'], f['types'] if 'types' in f else None)
+        with np.load(path, allow_pickle=False) as f:
+            tt = TokenizedTexts(f['ids'], f['starts'], f['types'] if 'types' in f else None)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error): return None
     return tt if len(tt) == n and tt.starts[-1] == len(tt.ids) else None
 
@@ -121,15 +122,19 @@ def tokenize_cached(
 )->TokenizedTexts:
     "Tokenise texts, or get their tokens from the cache."
     texts, pairs = check_texts(texts, names[0]), None if pairs is None else check_texts(pairs, names[-1])
-    if not getattr(tokenizer, 'is_fast', False): raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
-    if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in tokenizer.pad_token = tokenizer.eos_token')
-    if pairs is not None and len(texts) != len(pairs): raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
+    if not getattr(tokenizer, 'is_fast', False):
+        raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
+    if tokenizer.pad_token_id is None:
+        raise ValueError('the tokenizer has no pad token: set one, as in tokenizer.pad_token = tokenizer.eos_token')
+    if pairs is not None and len(texts) != len(pairs):
+        raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
     least = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + (1 if pairs is None else 2)
     check_count(max_length, 'max_length', least, tokenizer.model_max_length)
     if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     path = cache_folder()/f'{tokens_key(tokenizer, texts, pairs, max_length)}.npz'
     res = _load_tokens(path, len(texts))
-    if res is None: _save_tokens(res := TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress), path)
+    if res is None:
+        _save_tokens(res := TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress), path)
     return res
 
 # %% ../../nbs/data/tokens.ipynb #fba9347a
@@ -150,7 +155,9 @@ class TextItems:
     def __getitem__(self, i):
         x, *y = self.batch([i])
         return ({k: v[0] for k, v in x.items()}, *(o[0] for o in y))
-    def new_empty(self): return TextItems(TokenizedTexts(self.tokens.ids[:0], np.array([0])), None, self.tokenizer, self.vocab, self.text_cols)
+    def new_empty(self):
+        none = TokenizedTexts(self.tokens.ids[:0], np.array([0]))
+        return TextItems(none, None, self.tokenizer, self.vocab, self.text_cols)
 
 # %% ../../nbs/data/tokens.ipynb #de1fff9e
 @patch

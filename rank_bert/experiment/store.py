@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'COLUMNS', 'dense_run', 'short_names', 'settings_hash', 'run_words', 'folder_state', 'write_json',
-           'read_record', 'run_of', 'library_versions', 'Store', 'differing', 'to_table', 'summarize']
+           'read_record', 'run_of', 'library_versions', 'Store', 'differing', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, re, shutil, warnings
@@ -250,3 +250,18 @@ def summarize(
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), speedup=ref('latency_ms')/r.latency_ms,
                  flops=r.flops_per_token/ref('flops_per_token'))
     return r.groupby(_GROUP, sort=False).agg(**_SUMMARY).reset_index()
+
+# %% ../../nbs/experiment/store.ipynb #cb8de4af
+def summary_text(
+    results:pd.DataFrame, # From `Sweep.results`
+)->str:
+    "Write the summary of a sweep as plain text."
+    t = summarize(results)
+    names, sd = short_names(t.model), '' if t.seeds.max() < 2 else ' (sd)'
+    scores = [f'{a:.4f}' + (f' ({s:.4f})' if n > 1 else '') for a, s, n in zip(t.score, t.sd, t.seeds)]
+    percent = lambda x: (100*x).map('{:.1f}%'.format)
+    show = dict(task=t.task, model=[names[o] for o in t.model], method=t.method, allocator=t.allocator,
+                kept=percent(t.kept),
+                metric=t.metric) | {f'score{sd}': scores, 'FLOPs': percent(t.flops),
+                                    'latency': t.latency_ms.map('{:.2f} ms'.format)}
+    return pd.DataFrame(show).to_string(index=False)

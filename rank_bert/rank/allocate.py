@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np, torch
 from ..checks import check_count, check_fraction, check_name
 from .layers import rank_cost
-from .plan import RankPlan, check_ranks, warn_break_even
+from .plan import RankPlan, warn_break_even
 
 # %% ../../nbs/rank/allocate.ipynb #c1b852f8
 def tail_errors(
@@ -177,8 +177,6 @@ def get_cost(
     return cost if callable(cost) else COSTS[check_name(cost, 'cost', COSTS)]
 
 # %% ../../nbs/rank/allocate.ipynb #2749b664
-def _check_fixed(fixed_ranks, shapes): return RankPlan(check_ranks(fixed_ranks or {}, 'fixed_ranks'), shapes)
-
 def smallest_budget(
     shapes:dict, # Module name -> (out, in)
     cost='params', # As for `allocate`
@@ -186,7 +184,7 @@ def smallest_budget(
     multiple_of:int=1, # As for `allocate`
 )->float: # Fraction of the cost; above 1 where fixed ranks are past break-even
     "Compute the smallest budget that a plan can meet."
-    price, fixed = get_cost(cost), _check_fixed(fixed_ranks, shapes)
+    price, fixed = get_cost(cost), RankPlan(fixed_ranks or {}, shapes)
     check_count(multiple_of, 'multiple_of')
     lowest = {n: _ranks_to_try(*s, price, multiple_of, (fixed[n],) if n in fixed else ())[0] for n, s in shapes.items()}
     return sum(price(lowest[n], *s) for n, s in shapes.items())/sum(price(None, *s) for s in shapes.values())
@@ -198,10 +196,9 @@ def check_least(
 )->float: # `budget`
     "Raise `ValueError` if no plan can meet the budget, but for rounding."
     if budget*(1+1e-12) >= least: return budget
-    way = f"so the budget must be at least {math.ceil(least*1e4)/1e4}"
-    if least > 1: way = "so no budget will do: fix fewer layers, or lower ranks"
-    raise ValueError(f"no plan keeps {budget:.3g} of these layers: "
-        f"with the lowest ranks allowed they keep {least:.4f}, {way}")
+    way = f'the budget must be at least {math.ceil(least*1e4)/1e4}'
+    if least > 1: way = 'no budget will do: fix fewer layers, or lower ranks'
+    raise ValueError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, so {way}")
 
 # %% ../../nbs/rank/allocate.ipynb #5a5c20a6
 def _to_plan(picks, choices, shapes):
@@ -211,6 +208,7 @@ def _to_plan(picks, choices, shapes):
     ranks = {n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}
     return RankPlan(ranks, shapes, error, None if bound is None else max(0., error-bound))
 
+# %% ../../nbs/rank/allocate.ipynb #00alloco
 def allocate(
     spectra:dict, # Module name -> singular values, descending; what you truncate costs the sum of their squares
     shapes:dict, # Module name -> (out, in)
@@ -226,7 +224,7 @@ def allocate(
     if odd := set(spectra)^set(shapes):
         raise ValueError(f"spectra and shapes must name the same layers, only one has {min(odd)!r}")
     if not shapes: raise ValueError("spectra and shapes are empty: there is no layer to allocate ranks to")
-    fixed = _check_fixed(fixed_ranks, shapes)
+    fixed = RankPlan(fixed_ranks or {}, shapes)
     warn_break_even(fixed, shapes)
     check_least(budget, smallest_budget(shapes, price, fixed, multiple_of))
     only = {n: (r,) for n, r in fixed.items()}

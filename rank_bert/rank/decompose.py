@@ -11,7 +11,7 @@ __all__ = ['DECOMPOSITIONS', 'decomposition', 'get_decomposition', 'svd', 'two_s
 # %% ../../nbs/rank/decompose.ipynb #f9586617
 import torch, torch.nn as nn
 from ..checks import check_count, check_name
-from .linalg import Factors, damped_root, gram_svd
+from .linalg import Factors, damped_root, gram_svd, to_float64
 from .layers import LowRankLinear, check_finite, take_over
 from .plan import warn_break_even
 
@@ -52,7 +52,7 @@ def two_sided_factors(
     damping:float=1e-3, # See `damped_root`
 )->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
     "Decompose `w` for the least weighted error."
-    a = w.detach().double()
+    a = to_float64(w)
     lg, lc = (None if x is None else damped_root(x, damping) for x in (left, right))
     if lg is not None: a = lg.T@a
     if lc is not None: a = a@lc
@@ -77,14 +77,14 @@ def kronecker(w, stats):
 # %% ../../nbs/rank/decompose.ipynb #46cd80b5
 def _root_weights(fisher, floor=1e-6):
     "Take square roots of `fisher`, with a floor relative to the mean."
-    f = fisher.detach().double()
+    f = to_float64(fisher)
     return f.clamp_min(f.mean().clamp_min(1e-30)*floor).sqrt()
 
 @decomposition('fwsvd', needs='fisher_rows', nats=True)
 def fwsvd(w, stats):
     "Decompose `w` for the least error weighted by row."
     d = _root_weights(stats['fisher_rows']/w.shape[1])[:, None]
-    u, s, v = gram_svd(d*w.double())
+    u, s, v = gram_svd(d*to_float64(w))
     return Factors(u/d, s, v)
 
 # %% ../../nbs/rank/decompose.ipynb #00deco02
@@ -93,11 +93,11 @@ def fwsvd_both(w, stats):
     "Decompose `w` for the least error weighted by row and column."
     rows, cols = stats['fisher_rows'], stats['fisher_cols']
     a, b = _root_weights(rows/rows.sum().clamp_min(1e-30))[:, None], _root_weights(cols)
-    u, s, v = gram_svd(a*w.double()*b)
+    u, s, v = gram_svd(a*to_float64(w)*b)
     return Factors(u/a, s, v/b)
 
 # %% ../../nbs/rank/decompose.ipynb #876d4709
-def _about_zero(stats):
+def _uncentred(stats):
     "Replace the covariances in `stats` by second moments."
     pairs = [(f'{w}covariance', f'{w}mean') for w in ('', 'weighted_')]
     return {**stats, **{c: stats[c]+torch.outer(stats[m], stats[m]) for c, m in pairs if c in stats and m in stats}}
@@ -118,7 +118,7 @@ def factorise(
         lacks = ', '.join(missing)
         raise ValueError(f"method {method!r} needs {lacks} of {name}: calibrate(model, batches) gives them")
     stats = {k: v.to(w.device) if hasattr(v, 'to') else v for k, v in stats.items()}
-    return f(w, (stats if linear.bias is not None else _about_zero(stats)) or None)
+    return f(w, (stats if linear.bias is not None else _uncentred(stats)) or None)
 
 # %% ../../nbs/rank/decompose.ipynb #87bc1164
 @torch.inference_mode(False)

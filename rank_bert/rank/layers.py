@@ -77,13 +77,8 @@ def weight(self:LowRankLinear)->torch.Tensor: # (out, in)
     return self.dense_weight()
 
 # %% ../../nbs/rank/layers.ipynb #472cce2c
-def blank_like(
-    cls, # Class of the layer
-    *args, # Its arguments
-    like:torch.Tensor, # Tensor whose device and type it takes
-    **kwargs, # More of its arguments
-)->nn.Module: # A layer with arbitrary weights
-    "Make a layer without drawing random weights."
+def blank_like(cls, *args, like:torch.Tensor, **kwargs)->nn.Module: # A `cls` with arbitrary weights
+    "Make a layer on the device and of the type of `like`, without drawing random weights."
     return nn.utils.skip_init(cls, *args, device=like.device, dtype=like.dtype, **kwargs)
 
 # %% ../../nbs/rank/layers.ipynb #0fa59536
@@ -112,9 +107,8 @@ def check_finite(
     name:str='the layer', # What to call it in the error
 ):
     "Raise `ValueError` if a weight has NaN or infinite entries."
-    if not torch.isfinite(w).all():
-        bad = int((~torch.isfinite(w)).sum())
-        raise ValueError(f"{name} has {bad} NaN or infinite weights: check the training run")
+    bad = int((~torch.isfinite(w)).sum())
+    if bad: raise ValueError(f"{name} has {bad} NaN or infinite weights: check the training run")
 
 # %% ../../nbs/rank/layers.ipynb #fc46dcc1
 def take_over(
@@ -188,6 +182,7 @@ def from_factors(cls:LowRankEmbedding,
         new.up.weight.copy_(up/scale)
     return new.train(old.training).requires_grad_(w.requires_grad)
 
+# %% ../../nbs/rank/layers.ipynb #00layer1
 @patch(cls_method=True)
 def from_embedding(cls:LowRankEmbedding,
     old:nn.Module, # An `nn.Embedding` or a `LowRankEmbedding`

@@ -82,6 +82,7 @@ def from_factors(cls:Spectrum,
     res.mean = (to_float64(up).sum(-2)*to_float64(down).sum(-1)).sum(-1)/math.prod(shape)
     return res
 
+# %% ../../nbs/rank/metrics.ipynb #a9597d25
 @patch(as_prop=True)
 def variance(self:Spectrum)->torch.Tensor: # (...)
     "Compute the variance of the entries of the matrix."
@@ -113,6 +114,7 @@ def spectral_norm(
     "Give the largest singular value."
     return _number(_as_spectrum(x, s).s[..., 0])
 
+# %% ../../nbs/rank/metrics.ipynb #d2e0c3e0
 @rank_metric
 def frobenius_norm(
     x=None, # Matrix, stack of matrices (..., m, n), or `Spectrum`
@@ -248,6 +250,7 @@ def mp_edge(
     m, n = x.shape
     return _number(x.variance.sqrt()*(math.sqrt(m)+math.sqrt(n)))
 
+# %% ../../nbs/rank/metrics.ipynb #63c68ae7
 @rank_metric
 def mp_outliers(
     x, # Matrix, stack of matrices (..., m, n), or `Spectrum`
@@ -359,6 +362,7 @@ def _spectrum_line(ax, spectrum, shade, log):
     ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
     if log: ax.set_yscale('log')
 
+# %% ../../nbs/rank/metrics.ipynb #1129ef63
 def plot_spectra(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
@@ -386,6 +390,7 @@ def _largest(reports, metric):
     where = ' where layers are dense' if metric == 'factor_rank' else ''
     raise ValueError(f"there is no {metric} to draw: it is NaN or infinite{where}")
 
+# %% ../../nbs/rank/metrics.ipynb #564ddf11
 def plot_ranks(
     reports, # A model, a `rank_report`, or a dict of title -> model or report
     metric:str='effective_rank', # A column of the report

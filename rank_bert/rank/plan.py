@@ -138,24 +138,19 @@ def warn_break_even(
         f"so those layers do not get smaller: {first}", stacklevel=3)
 
 # %% ../../nbs/rank/plan.ipynb #9aa13f43
-def _find_name(enc, name):
-    "Find the full name of a module of `enc`, or None."
-    prefix = f'{enc.base_model_prefix}.'
-    bare = str(name).removeprefix(prefix)
-    for n in (str(name), prefix+bare, bare):
-        try: enc.get_submodule(n)
-        except AttributeError: continue
-        return n
-
 def full_name(
     model:nn.Module, # A transformers model, or any module that contains one
     name:str, # Name of a module, with or without the prefix of the base model
+    what:str='the rank plan', # Who names it, for the error
 )->str: # The same name as in `encoder_of(model).named_modules()`
     "Find a module of an encoder by its name."
     enc = encoder_of(model)
-    with open_linears(enc): n = _find_name(enc, name)
-    if n is None: raise ValueError(f"the rank plan names {name!r}, which {type(enc).__name__} does not have")
-    return n
+    prefix = f'{enc.base_model_prefix}.'
+    bare = str(name).removeprefix(prefix)
+    with open_linears(enc): modules = dict(enc.named_modules(remove_duplicate=False))
+    for n in (str(name), prefix+bare, bare):
+        if n in modules: return n
+    raise ValueError(f"{what} names {name!r}, which {type(enc).__name__} does not have")
 
 # %% ../../nbs/rank/plan.ipynb #78c53099
 def check_plan(
@@ -163,13 +158,13 @@ def check_plan(
     plan:dict, # Module name, with or without the prefix of the base model -> rank, or None for left dense
 )->RankPlan: # The same ranks under full names, with the shapes of the modules
     "Check that `plan` fits `model`."
-    enc, names = encoder_of(model), {full_name(model, k): k for k in check_ranks(plan)}
-    with open_linears(enc): modules = {n: enc.get_submodule(n) for n in names}
-    for n, m in modules.items():
+    enc, names = encoder_of(model), {k: full_name(model, k) for k in check_ranks(plan)}
+    with open_linears(enc): modules = {k: enc.get_submodule(n) for k, n in names.items()}
+    for k, m in modules.items():
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
-            raise ValueError(f"the rank plan names {names[n]!r}, a {type(m).__name__}: "
+            raise ValueError(f"the rank plan names {k!r}, a {type(m).__name__}: "
                 "only linear layers and word embeddings can be factorised")
-    return RankPlan({n: plan[k] for n, k in names.items()}, {n: layer_shape(m) for n, m in modules.items()})
+    return RankPlan({names[k]: r for k, r in plan.items()}, {names[k]: layer_shape(m) for k, m in modules.items()})
 
 # %% ../../nbs/rank/plan.ipynb #00plan12
 def expand_fixed_ranks(
@@ -177,12 +172,10 @@ def expand_fixed_ranks(
     fixed_ranks:dict=None, # Role, layer number, or name (with or without prefix) -> rank, or None for dense
 )->RankPlan: # Full name -> rank, for the layers that are fixed
     "Expand roles and layer numbers into names."
-    enc, layers, ranks = encoder_of(model), linears(model), {}
+    layers, ranks = linears(model), {}
     for k, r in check_ranks(fixed_ranks or {}, 'fixed_ranks').items():
-        with open_linears(enc): name = _find_name(enc, k)
-        hits = [l.name for l in layers if l.name == name or l.role == k or (l.layer == k and not isinstance(k, bool))]
-        if not hits: raise ValueError(f"fixed_ranks names {k!r}, which is no role, layer or linear layer of this model")
-        ranks.update(dict.fromkeys(hits, r))
+        hits = [l.name for l in layers if l.role == k or (l.layer == k and not isinstance(k, bool))]
+        ranks.update(dict.fromkeys(hits or [full_name(model, k, 'fixed_ranks')], r))
     return RankPlan(ranks, {l.name: l.shape for l in layers})
 
 # %% ../../nbs/rank/plan.ipynb #217ceb1d

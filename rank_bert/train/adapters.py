@@ -1,4 +1,4 @@
-"""Train a low-rank update instead of the weights: LoRA and its relatives in a fastai learner, by PEFT, with a rank for every layer, and back to an ordinary model.
+"""Train a low-rank update instead of the weights: LoRA and its relatives in a fastai learner, by PEFT.
 
 Docs: https://rank-bert.github.io/rank_bert/train/adapters.html.md"""
 
@@ -17,59 +17,51 @@ import torch
 from fastai.callback.core import Callback
 from fastai.learner import Learner
 from fastcore.basics import patch
-from torch import nn
 
+from ..checks import check_fraction, check_name, check_positive
 from ..models.anatomy import encoder_of, linears, parameter_parts
-from ..rank.plan import RankPlan
 from ..rank.layers import LowRankLinear
+from ..rank.plan import RankPlan, full_name
 from .learner import encoder_splitter, train_only
 
-# %% ../../nbs/train/adapters.ipynb #23b1f1c6
-def _peft():
-    "The module `peft`."
-    try: return import_module('peft')
-    except ImportError: raise ImportError("adapters are PEFT's, which is not installed: pip install 'rank_bert[peft]'") from None
-
-def _full_names(hf, plan):
-    "`plan` with the names of modules as in `hf`, whether or not they came with the prefix of its base model."
-    prefix, known = f'{hf.base_model_prefix}.', {n for n, _ in hf.named_modules()}
-    return {n if n in known else prefix + n: r for n, r in plan.items()}
-
-def _check_reachable(hf, maps):
-    "Refuse maps that are bare parameters."
-    modules = {m for m in hf.modules()}
-    bare = [l for l in maps if l.module not in modules]
-    if not bare: return
-    roles = [*dict.fromkeys(l.role for l in maps if l.module in modules)]
-    raise ValueError(f"{bare[0].name.removesuffix('.linear')} is a bare parameter of {type(hf).__name__}, where PEFT cannot put an adapter"
-                     + (f': give roles={roles}' if roles else ''))
-
 # %% ../../nbs/train/adapters.ipynb #861f35d1
-def _factors(name, module):
-    "Name and shape of what an adapter can stand beside."
-    parts = ('.down', '.up') if isinstance(module, LowRankLinear) else ('',)
-    return {name + p: tuple((getattr(module, p[1:]) if p else module).weight.shape) for p in parts}
+def _adapter_shapes(layer):
+    "Give the name and shape of each module of a `LinearLayer` that an adapter stands beside."
+    if not isinstance(layer.module, LowRankLinear): return {layer.name: layer.shape}
+    return {f'{layer.name}.{k}': tuple(getattr(layer.module, k).weight.shape) for k in ('down', 'up')}
 
-def _ranks(hf, r, roles):
-    "The rank of every adapter, checked."
-    maps = linears(hf, roles)
-    plan = _full_names(hf, r) if isinstance(r, dict) else {l.name: r for l in maps}
-    if odd := [n for n in plan if n not in {l.name for l in maps}]: raise ValueError(f'the rank plan names {odd[0]!r}, which is none of the maps of the encoder that were asked for')
-    maps = [l for l in maps if plan.get(l.name) is not None]
-    if not maps: raise ValueError('the rank plan leaves every layer as it is: there is nothing to train')
-    _check_reachable(hf, maps)
-    shapes = {l.name: _factors(l.name, l.module) for l in maps}
-    return RankPlan({k: plan[n] for n, ks in shapes.items() for k in ks}, {k: s for ks in shapes.values() for k, s in ks.items()})
+def _adapter_ranks(hf, r, roles):
+    "Make the `RankPlan` of the adapters."
+    layers = linears(hf, roles)
+    plan = {full_name(hf, n): v for n, v in r.items()} if isinstance(r, dict) else {l.name: r for l in layers}
+    if odd := plan.keys()-{l.name for l in layers}:
+        raise ValueError(f'the rank plan names {min(odd)!r}, which is not among the linear layers that you asked for')
+    layers = [l for l in layers if plan.get(l.name) is not None]
+    if not layers: raise ValueError('the rank plan leaves every layer as it is: there is nothing to train')
+    shapes = {l.name: _adapter_shapes(l) for l in layers}
+    ranks = {k: plan[n] for n, ks in shapes.items() for k in ks}
+    return RankPlan(ranks, {k: s for ks in shapes.values() for k, s in ks.items()})
 
 # %% ../../nbs/train/adapters.ipynb #d687b869
-def _head(hf):
-    "The names of the modules that make up a model's head."
-    own, inside = f'{hf.base_model_prefix}.', {id(p) for p in hf.base_model.parameters()}
-    names = [*dict.fromkeys(f'{own}pooler' if n.startswith(own) else n.partition('.')[0] for n in parameter_parts(hf)['head'])]
-    for n in names:
+def _head_names(hf):
+    "Name the modules that make up a model's head."
+    own = f'{hf.base_model_prefix}.'
+    parts = parameter_parts(hf)['head']
+    return [*dict.fromkeys(f'{own}pooler' if n.startswith(own) else n.partition('.')[0] for n in parts)]
+
+# %% ../../nbs/train/adapters.ipynb #655edea4
+def _check_modules(hf, ranks, head):
+    "Raise `ValueError` unless PEFT can put adapters beside the layers of `ranks`, and train the modules of `head`."
+    name, modules = type(hf).__name__, {n for n, _ in hf.named_modules()}
+    for n in (n for n in ranks if n not in modules):
+        roles = [*dict.fromkeys(l.role for l in linears(hf) if l.name in modules)]
+        n = n.removesuffix('.linear')
+        raise ValueError(f"{n} is a bare parameter of {name}, which PEFT cannot adapt: choose from roles={roles}")
+    inside = {id(p) for p in hf.base_model.parameters()}
+    for n in head:
         if not n.endswith('pooler') and any(id(p) in inside for p in hf.get_submodule(n).parameters()):
-            raise ValueError(f"{n}, the head of {type(hf).__name__}, shares weights with the embeddings, so it cannot be trained apart: give head=False")
-    return names
+            raise ValueError(f"{n}, the head of {name}, shares weights with the embeddings, "
+                             "so you cannot train it apart: pass head=False")
 
 # %% ../../nbs/train/adapters.ipynb #17158909
 LORA_VARIANTS = {}
@@ -77,12 +69,18 @@ LORA_VARIANTS = {}
 def lora_variant(
     name:str, # What to call it in `variant=`
 ):
-    "Register a function `f(ranks, **settings)` from a `RankPlan` of the adapters to a PEFT config as a variant of LoRA."
+    "Register a function `f(ranks, **settings)` from a `RankPlan` of the adapters to a PEFT config."
     def _register(f): LORA_VARIANTS[name] = f; return f
     return _register
 
+def _import_peft():
+    "Import PEFT, or say how to install it."
+    try: return import_module('peft')
+    except ImportError: raise ImportError("adapters need PEFT: pip install 'rank_bert[peft]'") from None
+
+# %% ../../nbs/train/adapters.ipynb #177f6c1d
 @lora_variant('lora')
-def _lora(ranks, **settings): return _peft().LoraConfig(**{**ranks.lora_args(), **settings})
+def _lora(ranks, **settings): return _import_peft().LoraConfig(**{**ranks.lora_args(), **settings})
 
 @lora_variant('rslora')
 def _rslora(ranks, **settings): return _lora(ranks, use_rslora=True, **settings)
@@ -93,90 +91,89 @@ def _dora(ranks, **settings): return _lora(ranks, use_dora=True, **settings)
 # %% ../../nbs/train/adapters.ipynb #c4e840d9
 @lora_variant('adalora')
 def _adalora(ranks, **settings):
-    if len({*ranks.values()}) > 1: raise ValueError("variant='adalora' shares the rank out itself: give r as one number, the mean rank in the end")
+    if len({*ranks.values()}) > 1:
+        raise ValueError("variant='adalora' shares the rank out itself: pass r as one number, the mean rank in the end")
     r = next(iter(ranks.values()))
-    return _peft().AdaLoraConfig(**{**dict(target_r=r, init_r=min(r + (r + 1)//2, *map(min, ranks.shapes.values())), deltaT=1, total_step=1, target_modules=list(ranks)), **settings})
+    start = min(r+(r+1)//2, *map(min, ranks.shapes.values()))
+    defaults = dict(target_r=r, init_r=start, deltaT=1, total_step=1, target_modules=list(ranks))
+    return _import_peft().AdaLoraConfig(**{**defaults, **settings})
 
 # %% ../../nbs/train/adapters.ipynb #d7c672e2
 Adapters = namedtuple('Adapters', 'peft frozen') # PeftModel, names of the parameters that were frozen before
 
-def _learner(o): return o if isinstance(o, Learner) else None
-
-def _model_of(o):
-    "The transformers model in a learner or in a module."
+def _hf_of(o):
+    "Find the transformers model in a learner or a module."
     return encoder_of(o.model if isinstance(o, Learner) else o)
 
-def _refuse_subspace(o):
-    "Raise if a learner trains in a subspace of what it would lose."
-    if hasattr(getattr(o, 'model', None), 'subspace'): raise ValueError('the learner is in a subspace: remove_subspace(learn) first')
-
-def _refuse_adapted(hf):
-    "Raise if a model has adapters."
-    if getattr(hf, 'peft_config', None) or any(hasattr(m, 'base_layer') for m in hf.modules()):
-        raise ValueError(f"{type(hf).__name__} has adapters already: merge_lora it first, or begin with the model they were added to")
-
-def _adopt(hf, make):
-    "Put PEFT's adapters into `hf`, and keep `Adapters` on it."
-    frozen = {n for n, p in hf.named_parameters() if not p.requires_grad}
-    with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', category=FutureWarning, message='.*is_gradient_checkpointing') # PEFT asks for it by its old name
-        peft = make()
-    hf._adapters = Adapters(peft, frozen)
-    train_only(hf, [n for n, p in hf.named_parameters() if p.requires_grad])
-    hf._hf_peft_config_loaded = True # transformers then saves a PEFT folder
+def _hf_to_change(o, adapted=False):
+    "Find the transformers model in `o`; a subspace is an error, and unless `adapted` are adapters."
+    hf = _hf_of(o)
+    if hasattr(getattr(o, 'model', None), 'subspace'):
+        raise ValueError('the learner is in a subspace: call remove_subspace(learn) first')
+    if not adapted and (getattr(hf, 'peft_config', None) or any(hasattr(m, 'base_layer') for m in hf.modules())):
+        raise ValueError(f"{type(hf).__name__} has adapters already: merge_lora it first")
+    return hf
 
 # %% ../../nbs/train/adapters.ipynb #2376fd24
-def _train_adapters(learn):
-    "Let a learner's optimiser have the adapters and the head."
-    learn._splitter_before, learn.splitter, learn.opt = learn.splitter, encoder_splitter, None
-    config = encoder_of(learn.model)._adapters.peft.peft_config['default']
-    if config.peft_type == 'ADALORA': learn.add_cb(AdaLoRA())
+def _adopt(o, hf, make):
+    "Let PEFT put adapters into `hf`, and a learner train them."
+    frozen = {n for n, p in hf.named_parameters() if not p.requires_grad}
+    with warnings.catch_warnings(): # PEFT asks for gradient checkpointing by its old name
+        warnings.filterwarnings('ignore', category=FutureWarning, message='.*is_gradient_checkpointing')
+        hf._adapters = Adapters(make(), frozen)
+    train_only(hf, [n for n, p in hf.named_parameters() if p.requires_grad])
+    hf._hf_peft_config_loaded = True # transformers then saves a PEFT folder
+    if not isinstance(o, Learner): return
+    o._splitter_before, o.splitter, o.opt = o.splitter, encoder_splitter, None
+    if hf._adapters.peft.peft_config['default'].peft_type == 'ADALORA': o.add_cb(AdaLoRA())
 
-# %% ../../nbs/train/adapters.ipynb #5e4d2a47
+# %% ../../nbs/train/adapters.ipynb #cf7362c5
 def add_lora(
     model, # Learner, transformers model, or any module that contains one; changed in place
     r=8, # Rank of every update; or a `RankPlan`, or another dict of module name -> rank, None for no adapter
     variant:str='lora', # Name in `LORA_VARIANTS`
-    roles=None, # Roles of the maps that get an adapter, see `linears`; all when None
-    alpha:float=16, # Above 0: the update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha over the rank it starts with
+    roles=None, # Roles of the layers that get an adapter, see `linears`; all when None
+    alpha:float=16, # The update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha/first rank
     dropout:float=0., # Of what goes into an adapter, in training
     head:bool=True, # Train the head too?
     seed:int=42, # Of the adapters' random halves; the others are 0
     **kwargs, # More settings of the PEFT config, such as `init_lora_weights`
 ): # The same, in which only adapters and head train
-    "Put low-rank adapters beside the linear layers of an encoder. Give the learner where there is one, since its optimiser has to change too."
-    hf = _model_of(model)
-    _refuse_subspace(model)
-    _refuse_adapted(hf)
-    if variant not in LORA_VARIANTS: raise ValueError(f"unknown variant {variant!r}: available are {', '.join(map(repr, LORA_VARIANTS))}")
-    if not alpha > 0: raise ValueError(f'alpha is {alpha}: adapters add alpha/r times what they learn, so give a number above 0')
-    if variant == 'adalora' and not _learner(model): raise ValueError("variant='adalora' moves rank while it trains: give it a learner")
-    ranks, task = _ranks(hf, r, roles), 'SEQ_CLS' if head and type(hf).__name__.endswith('ForSequenceClassification') else None
-    config = LORA_VARIANTS[variant](ranks, lora_alpha=alpha, lora_dropout=dropout, modules_to_save=_head(hf) if head else None, task_type=task, **kwargs)
+    "Put low-rank adapters beside the linear layers of an encoder. Pass the learner if you have one."
+    hf, make = _hf_to_change(model), LORA_VARIANTS[check_name(variant, 'variant', LORA_VARIANTS)]
+    check_positive(alpha, 'alpha'), check_fraction(dropout, 'dropout', zero=True, one=False)
+    if variant == 'adalora' and not isinstance(model, Learner):
+        raise ValueError("variant='adalora' moves rank while it trains: pass a learner")
+    ranks, names = _adapter_ranks(hf, r, roles), _head_names(hf) if head else []
+    _check_modules(hf, ranks, names)
+    task = 'SEQ_CLS' if head and type(hf).__name__.endswith('ForSequenceClassification') else None
+    settings = dict(lora_alpha=alpha, lora_dropout=dropout, task_type=task, modules_to_save=names or None)
+    config = make(ranks, **settings, **kwargs)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        _adopt(hf, lambda: _peft().get_peft_model(hf, config))
-    if _learner(model): _train_adapters(model)
+        _adopt(model, hf, lambda: _import_peft().get_peft_model(hf, config))
     return model
 
 # %% ../../nbs/train/adapters.ipynb #0e8f11fe
 class AdaLoRA(Callback):
-    "Moves AdaLoRA's ranks while a learner trains. `add_lora` adds it."
+    "Move AdaLoRA's ranks while a learner trains. `add_lora` adds it."
     order, run_valid = 5, False # before gradient accumulation, which scales the loss that this makes
+    def after_cancel_step(self): self.skipped = True
+    def after_fit(self): self.tuner.peft_config['default'].rank_pattern = None # the zeros in the weights say it
 
+    def before_fit(self):
+        "Spread the steps that take rank away over this fit."
+        self.tuner, self.steps, self.skipped = encoder_of(self.learn.model)._adapters.peft.base_model, 0, False
+        accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
+        config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
+        config.total_step, config.tinit, config.tfinal, config.rank_pattern = max(n, 1), n//10, 3*n//10, None
+        self.tuner.rankallocator.reset_ipt()
+
+# %% ../../nbs/train/adapters.ipynb #4f21255f
 def _off_orthogonal(hf):
-    "How far AdaLoRA's factors are from orthogonal, on average."
+    "Measure how far AdaLoRA's factors are from orthogonal, on average."
     ps = [p if 'lora_A' in n else p.T for n, p in hf.named_parameters() if 'lora_A' in n or 'lora_B' in n]
     return sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
-
-@patch
-def before_fit(self:AdaLoRA):
-    "Spread the cuts over the steps of this fit."
-    self.tuner, self.steps, self.skipped = encoder_of(self.learn.model)._adapters.peft.base_model, 0, False
-    accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
-    config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
-    config.total_step, config.tinit, config.tfinal, config.rank_pattern = max(n, 1), n//10, 3*n//10, None
-    self.tuner.rankallocator.reset_ipt()
 
 @patch
 def after_loss(self:AdaLoRA):
@@ -184,9 +181,7 @@ def after_loss(self:AdaLoRA):
     w = self.tuner.peft_config['default'].orth_reg_weight
     if w and self.training: self.learn.loss_grad = self.loss_grad + w*_off_orthogonal(encoder_of(self.learn.model))
 
-@patch
-def after_cancel_step(self:AdaLoRA): self.skipped = True
-
+# %% ../../nbs/train/adapters.ipynb #31becc6e
 @patch
 def after_step(self:AdaLoRA):
     "Let PEFT take rank away."
@@ -195,52 +190,46 @@ def after_step(self:AdaLoRA):
         self.tuner.update_and_allocate(self.steps)
     self.skipped = False
 
-@patch
-def after_fit(self:AdaLoRA): self.tuner.peft_config['default'].rank_pattern = None # the zeros in the weights say it
-
 # %% ../../nbs/train/adapters.ipynb #6da990ed
 def learnt_updates(
     model, # Learner, transformers model, or any module that contains one, with adapters; untouched
     roles=None, # One role or several; all when None
-)->dict: # Name of the map -> (out, in), float64: its weight with adapter less its weight without
+)->dict: # Name of the layer -> (out, in), float64: its weight with adapter less its weight without
     "Compute what adapters add to the weights of linear layers."
-    hf, res = _model_of(model), {}
+    hf, res = _hf_of(model), {}
     start = getattr(getattr(hf, 'peft_config', {}).get('default'), 'init_lora_weights', True)
     if isinstance(start, str) and start not in ('gaussian', 'orthogonal'):
-        raise ValueError(f"init_lora_weights={start!r} takes the start of the adapters out of the weights: compare the merged model with the one you began with")
+        raise ValueError(f"init_lora_weights={start!r} takes the start of the adapters out of the weights: "
+                         "compare the merged model with the one you began with")
     for l in linears(hf, roles):
-        m = copy.deepcopy(l.module).double()
-        l = l._replace(module=m)
+        l = l._replace(module=copy.deepcopy(l.module).double())
         before = l.weight.clone()
-        for o in m.modules():
+        for o in l.module.modules():
             if hasattr(o, 'base_layer'): o.merge()
         res[l.name] = l.weight - before
     return res
 
 # %% ../../nbs/train/adapters.ipynb #7b89820b
 def load_lora(
-    model, # Learner, transformers model, or any module that contains one: the one that the adapters were trained on; changed in place
+    model, # Learner, transformers model, or any module that contains one, like the one you trained; changed in place
     folder:str|Path, # A PEFT folder
 ): # The same with the adapters of the folder, to predict or to train on
     "Load saved adapters."
-    hf, folder = _model_of(model), Path(folder)
-    _refuse_subspace(model)
-    _refuse_adapted(hf)
-    if not (folder/'adapter_config.json').is_file(): raise FileNotFoundError(f'{folder} has no adapter_config.json: give the folder of saved adapters')
+    hf, folder = _hf_to_change(model), Path(folder)
+    if not (folder/'adapter_config.json').is_file():
+        raise FileNotFoundError(f'{folder} has no adapter_config.json: pass the folder of saved adapters')
     training = hf.training
-    _adopt(hf, lambda: _peft().PeftModel.from_pretrained(hf, folder, is_trainable=True))
+    _adopt(model, hf, lambda: _import_peft().PeftModel.from_pretrained(hf, folder, is_trainable=True))
     hf.train(training)
-    if _learner(model): _train_adapters(model)
     return model
 
 # %% ../../nbs/train/adapters.ipynb #4602dfa4
 def merge_lora(
     model, # Learner, transformers model, or any module that contains one, with adapters; changed in place
 ): # The same as an ordinary model, which trains what it trained before
-    "Add what adapters learnt to the weights, and take the adapters out. Give the learner where there is one, since its optimiser has to change too."
-    hf = _model_of(model)
-    _refuse_subspace(model)
-    if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora puts them in')
+    "Add what adapters learned to the weights. Pass the learner if you have one."
+    hf = _hf_to_change(model, adapted=True)
+    if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora first')
     peft, frozen = hf._adapters
     modes = {n: m.training for n, m in hf.named_modules()}
     peft.merge_and_unload(safe_merge=True)
@@ -249,7 +238,7 @@ def merge_lora(
     hf.__dict__.pop('peft_config', None)
     train_only(hf)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)
-    if learn := _learner(model):
-        learn.splitter, learn.opt = learn.__dict__.pop('_splitter_before', learn.splitter), None
-        learn.remove_cbs(AdaLoRA)
+    if isinstance(model, Learner):
+        model.splitter, model.opt = model.__dict__.pop('_splitter_before', model.splitter), None
+        model.remove_cbs(AdaLoRA)
     return model

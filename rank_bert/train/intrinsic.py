@@ -10,7 +10,6 @@ __all__ = ['PROJECTIONS', 'projection', 'fwht', 'Projection', 'Subspace', 'Subsp
 
 # %% ../../nbs/train/intrinsic.ipynb #2f1bdcbf
 import hashlib, json, time, warnings
-from numbers import Integral
 from pathlib import Path
 
 import matplotlib.pyplot as plt, pandas as pd, torch
@@ -22,6 +21,7 @@ from safetensors.torch import save_file
 from torch import nn
 from tqdm.auto import tqdm
 
+from ..checks import check_count, check_fraction, check_name
 from ..io import new_file
 
 # %% ../../nbs/train/intrinsic.ipynb #2bb2ee41
@@ -30,7 +30,7 @@ PROJECTIONS = {}
 def projection(
     name:str, # What to call it in `method=`
 ):
-    "Register a class with the functions `width(d)`, `draw(rows, d, generator)`, `up(parts, v)` and `down(parts, g)` as a kind of projection."
+    "Register a class with the functions `width(d)`, `draw(rows, d, generator)`, `up(parts, v)` and `down(parts, g)`."
     def _register(c): PROJECTIONS[name] = c; return c
     return _register
 
@@ -56,6 +56,7 @@ def fwht(
         x, h = torch.stack((a + b, a - b), -2).reshape(shape), 2*h
     return x/shape[-1]**.5
 
+# %% ../../nbs/train/intrinsic.ipynb #39a7b8e2
 @projection('fastfood')
 class _Fastfood:
     "Signs, places, and Gaussian numbers that make rows of length one."
@@ -63,7 +64,8 @@ class _Fastfood:
     def draw(rows, d, gen):
         w = _Fastfood.width(d)
         draw = lambda f: f(rows, w, generator=gen)
-        return draw(torch.rand).sub(.5).sign().to(torch.int8), draw(torch.rand).argsort(1).int(), draw(torch.randn)*(w/d)**.5
+        signs, places = draw(torch.rand).sub(.5).sign().to(torch.int8), draw(torch.rand).argsort(1).int()
+        return signs, places, draw(torch.randn)*(w/d)**.5
     def up(parts, v):
         sign, places, gauss = parts
         x = fwht(nn.functional.pad(v, (0, sign.shape[1] - len(v)))*sign)
@@ -72,7 +74,7 @@ class _Fastfood:
         sign, places, gauss = parts
         return (fwht(torch.zeros_like(g).scatter_(1, places.long(), fwht(g)*gauss))*sign).sum(0)
 
-# %% ../../nbs/train/intrinsic.ipynb #3f8b4ce9
+# %% ../../nbs/train/intrinsic.ipynb #a077ab17
 @projection('dense')
 class _Dense:
     "A band of Gaussian numbers."
@@ -82,12 +84,6 @@ class _Dense:
     def down(parts, g): return (parts[0].T.to(g.dtype)@g)[:, 0]
 
 # %% ../../nbs/train/intrinsic.ipynb #4b24330b
-def _check_dim(d, n):
-    "d as an int, if it is a dimension of a subspace of n numbers."
-    if isinstance(d, bool) or not isinstance(d, Integral) or not 1 <= d <= n:
-        raise ValueError(f'd must be an integer from 1 to {n:,}, the number of parameters that train, got {d!r}')
-    return int(d)
-
 class Projection:
     "A random linear layer from d numbers to n, given by a seed."
     def __init__(self,
@@ -95,19 +91,19 @@ class Projection:
         d:int, # Numbers in, from 1 to n
         method:str='blocks', # Name in `PROJECTIONS`
         seed:int=42, # All that it depends on, with n, d and method
-        keep:bool=True, # Keep what is drawn? Slower and smaller otherwise
-        band:int=1 << 20, # How many random numbers to draw at once, about; part of what the seed gives
+        keep:bool=True, # Keep the numbers? Slower and smaller otherwise
+        band:int=1 << 20, # How many random numbers to draw at once, about; other numbers come from another band
     ):
-        if method not in PROJECTIONS: raise ValueError(f"unknown projection {method!r}: available are {', '.join(map(repr, PROJECTIONS))}")
-        d = _check_dim(d, n)
-        self.n, self.d, self.seed, self.keep, self.kind, self._kept = n, d, seed, keep, PROJECTIONS[method], None
-        self.width = self.kind.width(d)
-        self.rows = max(1, band//max(self.width, d))
+        self.kind = PROJECTIONS[check_name(method, 'projection', PROJECTIONS)]
+        self.n, self.d, self.seed, self.keep, self._kept = n, check_count(d, 'd', most=n), seed, keep, None
+        self.width = self.kind.width(self.d)
+        self.rows = max(1, band//max(self.width, self.d))
     def __getstate__(self): return {**self.__dict__, '_kept': None}
 
+# %% ../../nbs/train/intrinsic.ipynb #5aa5d8e7
 @patch
 def _bands(self:Projection, device):
-    "Parts of each band of blocks, on a device."
+    "Yield the parts of each band of blocks, on a device."
     if self._kept and self._kept[0] == device: yield from self._kept[1]; return
     gen, left, kept = torch.Generator().manual_seed(self.seed), -(-self.n//self.width), []
     while left:
@@ -117,6 +113,7 @@ def _bands(self:Projection, device):
         yield parts
     if self.keep: self._kept = device, kept
 
+# %% ../../nbs/train/intrinsic.ipynb #ea240398
 @patch
 def up(self:Projection,
     v:torch.Tensor, # (d,)
@@ -124,6 +121,7 @@ def up(self:Projection,
     "Apply the projection."
     return torch.cat([self.kind.up(parts, v).flatten() for parts in self._bands(v.device)])[:self.n]
 
+# %% ../../nbs/train/intrinsic.ipynb #cd6e2059
 @patch
 def down(self:Projection,
     g:torch.Tensor, # (n,)
@@ -132,16 +130,18 @@ def down(self:Projection,
     res, at = 0., 0
     for parts in self._bands(g.device):
         size = len(parts[0])*self.width
-        res, at = res + self.kind.down(parts, nn.functional.pad(g[at:at+size], (0, max(0, at + size - len(g)))).view(-1, self.width))[:self.d], at + size
+        block = nn.functional.pad(g[at:at+size], (0, max(0, at + size - len(g)))).view(-1, self.width)
+        res, at = res + self.kind.down(parts, block)[:self.d], at + size
     return res
 
 # %% ../../nbs/train/intrinsic.ipynb #62365b4a
-def _digest(tensors):
-    "A fingerprint of tensors, to the bit."
+def _fingerprint_of(tensors):
+    "Compute a fingerprint of tensors, to the bit."
     h = hashlib.blake2b(digest_size=16)
     for t in tensors: h.update(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return h.hexdigest()
 
+# %% ../../nbs/train/intrinsic.ipynb #ccb7f8f1
 class Subspace(nn.Module):
     "The few numbers that a model is trained by."
     def __init__(self,
@@ -154,60 +154,68 @@ class Subspace(nn.Module):
     ):
         super().__init__()
         self.moved, m = [p for g in groups for p in g], len(groups) if layerwise else 0
-        n, like = sum(p.numel() for p in self.moved), self.moved[0]
-        d = _check_dim(d, n)
-        if m and d <= m: raise ValueError(f'd={d} leaves nothing beside the scales of {m} groups: give more, or layerwise=False')
+        n, device = sum(p.numel() for p in self.moved), self.moved[0].device
+        d = check_count(d, 'd', most=n)
+        if m and d <= m:
+            raise ValueError(f'd={d} leaves nothing beside the scales of {m} groups: pass more, or layerwise=False')
         if m and d == n: d = n + m # everything, and the scales
         self.projection = Projection(n, d - m, method, seed, keep)
         self.start, self.sizes = [p.detach().clone() for p in self.moved], [sum(p.numel() for p in g) for g in groups]
-        self.settings = dict(d=d, method=method, layerwise=layerwise, seed=seed, n=n, start=_digest(self.start))
-        self.v = nn.Parameter(torch.zeros(d - m, device=like.device), requires_grad=False)
-        self.scale = nn.Parameter(torch.ones(m, device=like.device), requires_grad=False) if m else None
+        self.settings = dict(d=d, method=method, layerwise=layerwise, seed=seed, n=n, start=_fingerprint_of(self.start))
+        self.v = nn.Parameter(torch.zeros(d - m, device=device), requires_grad=False)
+        self.scale = nn.Parameter(torch.ones(m, device=device), requires_grad=False) if m else None
     @property
     def trained(self): return [o for o in (self.v, self.scale) if o is not None]
 
 # %% ../../nbs/train/intrinsic.ipynb #6d78b2ac
 @patch
+def _scaled(self:Subspace, x):
+    "Multiply the numbers of each group by its scale."
+    return x if self.scale is None else x*torch.repeat_interleave(self.scale, torch.tensor(self.sizes, device=x.device))
+
+@patch
 @torch.no_grad()
 def place(self:Subspace):
     "Put the weights where `v` says."
-    delta = self.projection.up(self.v)
-    if self.scale is not None: delta = delta*torch.repeat_interleave(self.scale, torch.tensor(self.sizes, device=delta.device))
-    if self.start[0].device != delta.device: self.start = [s.to(delta.device) for s in self.start]
+    delta = self._scaled(self.projection.up(self.v))
+    self.start = [s.to(delta.device) for s in self.start]
     for p, s, o in zip(self.moved, self.start, delta.split([p.numel() for p in self.moved])): p.copy_(s + o.view_as(s))
 
+# %% ../../nbs/train/intrinsic.ipynb #4c371a47
 @patch
 @torch.no_grad()
 def gather(self:Subspace):
     "Turn the gradient of the weights into that of `v`, and of the scales."
     g = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten().to(self.v.dtype) for p in self.moved])
     if self.scale is not None:
-        self.scale.grad = torch.stack([a@b for a, b in zip(g.split(self.sizes), self.projection.up(self.v).split(self.sizes))])
-        g = g*torch.repeat_interleave(self.scale, torch.tensor(self.sizes, device=g.device))
-    self.v.grad = self.projection.down(g)
+        ups = self.projection.up(self.v).split(self.sizes)
+        self.scale.grad = torch.stack([a@b for a, b in zip(g.split(self.sizes), ups)])
+    self.v.grad = self.projection.down(self._scaled(g))
     for p in self.moved: p.grad = None
 
 # %% ../../nbs/train/intrinsic.ipynb #b4c00d9e
-def _differ(ours, theirs):
-    "Raise if two subspaces are not the same."
-    for k in ours:
-        if ours[k] != theirs.get(k):
-            if k == 'start': raise ValueError('what was saved began from other weights: make the learner from the same model, and with the same seed')
-            raise ValueError(f'what was saved is of a subspace with {k}={theirs.get(k)!r}, this one has {ours[k]!r}')
+@patch
+def match(self:Subspace, settings):
+    "Raise `ValueError` unless `settings` are those of this subspace."
+    for k, ours in self.settings.items():
+        if ours == settings.get(k): continue
+        if k == 'start':
+            raise ValueError('the saved subspace began from other weights: begin with the same model and seed')
+        raise ValueError(f'the saved subspace has {k}={settings.get(k)!r}, this one has {ours!r}')
 
 @patch
 def get_extra_state(self:Subspace): return torch.tensor(list(json.dumps(self.settings).encode()), dtype=torch.uint8)
 
 @patch
-def set_extra_state(self:Subspace, state): _differ(self.settings, json.loads(bytes(state.tolist())))
+def set_extra_state(self:Subspace, state): self.match(json.loads(bytes(state.tolist())))
 
 @patch
 def __deepcopy__(self:Subspace, memo):
-    raise ValueError('a model in a subspace cannot be copied as one: copy `learn.hf_model`, or remove_subspace(learn) first')
+    raise ValueError('you cannot copy a model in a subspace: copy `learn.hf_model`, or remove_subspace(learn) first')
 
 # %% ../../nbs/train/intrinsic.ipynb #53c5974a
 class SubspaceTraining(Callback):
-    "Moves a model inside its subspace. `add_subspace` adds it."
+    "Move a model inside its subspace. `add_subspace` adds it."
     order, run_valid = 7, False # after gradient accumulation, before mixed precision and clipping
     def __init__(self, subspace): self.subspace = subspace
     def before_step(self): self.subspace.gather()
@@ -216,42 +224,49 @@ class SubspaceTraining(Callback):
 def subspace_splitter(
     model:nn.Module, # In a subspace
 )->list: # One list of parameters
-    "Give the optimiser what a subspace is trained by."
+    "Give the optimizer what a subspace is trained by."
     return [model.subspace.trained]
 
 # %% ../../nbs/train/intrinsic.ipynb #898824dd
-def _refuse_subspace(learn):
-    if hasattr(learn.model, 'subspace'): raise ValueError('the learner is in a subspace already: remove_subspace(learn) first')
-
-def _groups(learn):
-    "What a learner trains, in groups, and how many numbers it is."
+def _training_groups(learn):
+    "List the parameters that a learner trains, in groups, each once."
     groups = list(learn.splitter(learn.model))
     if groups and isinstance(groups[0], torch.Tensor): groups = [groups]
     seen = set() # shared layers may be in several groups
-    groups = [g for g in ([p for p in g if p.requires_grad and not (id(p) in seen or seen.add(id(p)))] for g in groups) if g]
-    return groups, sum(p.numel() for g in groups for p in g)
+    groups = [[p for p in g if p.requires_grad and not (id(p) in seen or seen.add(id(p)))] for g in groups]
+    return [g for g in groups if g]
 
+def _numel(groups): return sum(p.numel() for g in groups for p in g)
+
+# %% ../../nbs/train/intrinsic.ipynb #7dad301b
 def add_subspace(
     learn:Learner, # Any learner; changed in place
-    d, # How many numbers to train; 'all' for as many as there are
+    d, # How many numbers to train, or 'all'
     method:str='blocks', # Name in `PROJECTIONS`
     layerwise:bool=False, # A scale for each group of the learner's splitter, too? They count among the d
     seed:int=42, # Of the projection
     keep:bool=True, # As for `Projection`
 )->Learner: # The same
     "Let a learner move in a random subspace of what it trains."
-    _refuse_subspace(learn)
-    groups, n = _groups(learn)
-    if not groups: raise ValueError('no parameter of the model trains: unfreeze it first')
-    learn.model.subspace = space = Subspace(groups, n if isinstance(d, str) and d == 'all' else d, method, layerwise, seed, keep)
+    if hasattr(learn.model, 'subspace'):
+        raise ValueError('the learner is in a subspace already: remove_subspace(learn) first')
+    if not (groups := _training_groups(learn)): raise ValueError('no parameter of the model trains: unfreeze it first')
+    d = _numel(groups) if isinstance(d, str) and d == 'all' else d
+    learn.model.subspace = space = Subspace(groups, d, method, layerwise, seed, keep)
     learn._splitter_outside, learn.splitter, learn.opt = learn.splitter, subspace_splitter, None
     return learn.add_cb(SubspaceTraining(space))
+
+# %% ../../nbs/train/intrinsic.ipynb #6c54c957
+def _subspace_of(learn):
+    "Give the subspace of a learner, or raise `ValueError`."
+    if hasattr(learn.model, 'subspace'): return learn.model.subspace
+    raise ValueError('the learner is in no subspace: add_subspace(learn, d) first')
 
 def remove_subspace(
     learn:Learner, # In a subspace; changed in place
 )->Learner: # The same, with the weights it has reached, in ordinary training
     "Let a learner out of its subspace."
-    if not hasattr(learn.model, 'subspace'): raise ValueError('the learner is in no subspace')
+    _subspace_of(learn)
     del learn.model.subspace
     learn.splitter, learn.opt = learn.__dict__.pop('_splitter_outside'), None
     learn.remove_cbs(SubspaceTraining)
@@ -262,7 +277,7 @@ class IntrinsicDimension:
     "What a search for the intrinsic dimension found."
     def __init__(self,
         table:pd.DataFrame, # Columns d, n, seed, score, seconds; d=0 is the model untrained, d=n ordinary training
-        threshold:float, # Share of the full score that is to be reached
+        threshold:float, # Share of the full score to reach
         floor:float=0., # Score from which the share is counted
     ):
         self.table, self.threshold, self.floor, self.n = table, threshold, floor, int(table.n.iloc[0])
@@ -271,23 +286,26 @@ class IntrinsicDimension:
         self.target = floor + threshold*(self.full - floor)
         reached = means.drop(0) >= self.target
         tail = reached[::-1].cummin()[::-1]
-        self.d = int(tail.index[tail][0]) if tail.drop(self.n, errors='ignore').any() else None # The least d tried from which on all reach the target; None if none does
+        self.d = int(tail.index[tail][0]) if tail.drop(self.n, errors='ignore').any() else None
 
-# %% ../../nbs/train/intrinsic.ipynb #72f0a5bd
+# %% ../../nbs/train/intrinsic.ipynb #1a56a18b
 @patch
-def summary(self:IntrinsicDimension)->pd.DataFrame: # Index d; columns mean, std and number of seeds, share of the full score, and whether it suffices
+def summary(self:IntrinsicDimension)->pd.DataFrame: # Index d; mean, std, count of seeds, share, reached
     "Tabulate the scores by dimension."
     t = self.table.groupby('d').score.agg(['mean', 'std', 'count'])
     return t.assign(share=(t['mean'] - self.floor)/(self.full - self.floor), reached=t['mean'] >= self.target)
 
+# %% ../../nbs/train/intrinsic.ipynb #72f0a5bd
 @patch
 def _repr_html_(self:IntrinsicDimension): return self.summary().to_html(float_format='{:.4f}'.format)
 
 @patch
 def __str__(self:IntrinsicDimension):
-    found = f'intrinsic dimension at {self.threshold:.0%}: ' + (f'{self.d:,} of {self.n:,}' if self.d else f'more than {self.table.d[self.table.d < self.n].max():,}')
+    most = f'more than {self.table.d[self.table.d < self.n].max():,}'
+    found = f'intrinsic dimension at {self.threshold:.0%}: {f"{self.d:,} of {self.n:,}" if self.d else most}'
     return f'{found}\n{self.summary().to_string(float_format="{:.4f}".format)}'
 
+# %% ../../nbs/train/intrinsic.ipynb #b964ddf6
 @patch
 def plot(self:IntrinsicDimension,
     ax=None, # Axes to draw in; new ones when None
@@ -306,20 +324,26 @@ def plot(self:IntrinsicDimension,
     return ax
 
 # %% ../../nbs/train/intrinsic.ipynb #d2fca5cd
-def _score_of(learn):
-    "The first metric of an `EncoderLearner`."
-    if not hasattr(learn, 'score_names'): raise ValueError(f'a {type(learn).__name__} does not say what its score is: give score=, a function of the learner')
+def _first_score(learn):
+    "Compute the first metric of an `EncoderLearner`."
+    if not hasattr(learn, 'score_names'):
+        raise ValueError(f'a {type(learn).__name__} has no score of its own: pass score=, a function of the learner')
     res, name = learn.evaluate(), learn.score_names[0]
     return next(v for k, v in res.items() if k == name or k.startswith(f'{name}_')) # MNLI has accuracy_matched
 
-def _check_dims(ds):
-    "The dimensions to try, ascending."
-    ds = sorted({*ds})
-    if not ds: raise ValueError('ds is empty: give the dimensions to try')
-    for d in ds:
-        if isinstance(d, bool) or not isinstance(d, Integral) or d < 1: raise ValueError(f'ds has {d!r}: dimensions are positive integers')
-    return [*map(int, ds)]
+# %% ../../nbs/train/intrinsic.ipynb #a0b158c8
+def _warn_unreached(res):
+    "Warn if no dimension reaches the target, or if it means nothing."
+    if res.full <= res.floor:
+        warnings.warn(f'ordinary training scores {res.full:.3f}, not above the floor of {res.floor}: train for longer')
+    elif res.untrained >= res.target:
+        warnings.warn(f'the untrained model scores {res.untrained:.3f}, the target is {res.target:.3f}: '
+                      'pass a floor to count from, or train for longer')
+    elif res.d is None:
+        most = res.table.d[res.table.d < res.n].max()
+        warnings.warn(f'no dimension up to {most:,} reaches {res.target:.3f}: try larger ones, or train for longer')
 
+# %% ../../nbs/train/intrinsic.ipynb #c8a2d1b6
 def intrinsic_dimension(
     make_learner, # Function of a seed -> a new learner
     ds:list, # Dimensions to try
@@ -327,27 +351,27 @@ def intrinsic_dimension(
     seeds:tuple=(0, 1, 2), # Each trains once with every dimension, and once without a subspace
     score=None, # Function of a learner -> number, higher is better; default: the first metric of `evaluate`
     threshold:float=.9, # Share of the full score to reach
-    floor:float=0., # Score from which the share is counted, such as that of chance
+    floor:float=0., # Score from which the share is counted, such as that of the majority baseline
     method:str='blocks', # Name in `PROJECTIONS`
     layerwise:bool=False, # As for `add_subspace`
     progress:bool=True, # Show a progress bar?
 )->IntrinsicDimension: # `d`, `table`, `summary()`, `plot()`
     "Find the least dimension of a random subspace in which training reaches a share of the full score."
-    ds, fit, score, rows = _check_dims(ds), fit or (lambda o: o.fit_one_cycle(3)), score or _score_of, []
-    if not 0 < threshold <= 1: raise ValueError(f'threshold is a share of the full score, in (0, 1], got {threshold!r}')
-    if not (seeds := list(seeds)): raise ValueError('seeds is empty: give at least one')
+    fit, score, rows = fit or (lambda o: o.fit_one_cycle(3)), score or _first_score, []
+    ds, seeds = sorted({check_count(d, 'each of ds') for d in ds}), list(seeds)
+    check_fraction(threshold, 'threshold'), check_name(method, 'projection', PROJECTIONS)
+    if not ds or not seeds: raise ValueError(f"{'seeds' if ds else 'ds'} is empty: pass at least one")
     for d, seed in tqdm([(d, s) for d in ['all', *ds[::-1]] for s in seeds], 'subspaces', disable=not progress):
         learn, began = make_learner(seed), time.perf_counter()
-        n = _groups(learn)[1]
-        if ds[-1] >= n: raise ValueError(f'ds has {ds[-1]:,}, and the model has {n:,} parameters to train, which are tried anyway')
+        n = _numel(_training_groups(learn))
+        if ds[-1] >= n: raise ValueError(f'ds has {ds[-1]:,}, but only {n:,} parameters train: pass smaller dimensions')
         if d == 'all': rows.append((0, n, seed, score(learn), 0.))
         else: add_subspace(learn, d, method, layerwise, seed)
         with learn.no_bar(), learn.no_logging(): fit(learn)
         rows.append((n if d == 'all' else d, n, seed, score(learn), time.perf_counter() - began))
-    res = IntrinsicDimension(pd.DataFrame(rows, columns='d n seed score seconds'.split()).sort_values(['d', 'seed'], ignore_index=True), threshold, floor)
-    if res.full <= floor: warnings.warn(f'ordinary training scores {res.full:.3f}, no more than the floor of {floor}: train for longer')
-    elif res.untrained >= res.target: warnings.warn(f'the untrained model scores {res.untrained:.3f}, the target is {res.target:.3f}: count from a floor, or train for longer')
-    elif res.d is None: warnings.warn(f'no dimension up to {ds[-1]:,} reaches {res.target:.3f}: try larger ones, or train for longer')
+    table = pd.DataFrame(rows, columns='d n seed score seconds'.split()).sort_values(['d', 'seed'], ignore_index=True)
+    res = IntrinsicDimension(table, threshold, floor)
+    _warn_unreached(res)
     return res
 
 # %% ../../nbs/train/intrinsic.ipynb #69d7420c
@@ -355,27 +379,25 @@ def save_subspace(
     learn:Learner, # In a subspace
     file:str|Path, # Where to write; safetensors
 )->Path: # The file
-    "Save what a learner learnt in a subspace, d numbers."
-    if not hasattr(learn.model, 'subspace'): raise ValueError('the learner is in no subspace')
-    space = learn.model.subspace
-    with new_file(file) as tmp:
-        save_file({k: o.detach().contiguous() for k, o in space.named_parameters()}, tmp, metadata=dict(rank_bert_subspace=json.dumps(space.settings)))
+    "Save what a learner learned in a subspace, d numbers."
+    space = _subspace_of(learn)
+    tensors = {k: o.detach().contiguous() for k, o in space.named_parameters()}
+    with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_subspace=json.dumps(space.settings)))
     return Path(file)
 
+# %% ../../nbs/train/intrinsic.ipynb #b191821c
 def load_subspace(
     learn:Learner, # Made from the model that the saved one began with; changed in place
     file:str|Path, # What `save_subspace` wrote
 )->Learner: # The same, in the subspace, at the saved place
-    "Load what was learnt in a subspace."
-    _refuse_subspace(learn)
+    "Load what was learned in a subspace."
     with safe_open(file, 'pt') as f:
         note, saved = (f.metadata() or {}).get('rank_bert_subspace'), {k: f.get_tensor(k) for k in f.keys()}
-    if note is None: raise ValueError(f'{file} is not of a subspace')
+    if note is None: raise ValueError(f'{file} has no subspace: pass a file of save_subspace')
     theirs = json.loads(note)
     d = 'all' if theirs['d'] >= theirs['n'] else theirs['d']
-    add_subspace(learn, d, theirs['method'], theirs['layerwise'], theirs['seed'])
-    space = learn.model.subspace
-    try: _differ(space.settings, theirs)
+    space = add_subspace(learn, d, theirs['method'], theirs['layerwise'], theirs['seed']).model.subspace
+    try: space.match(theirs)
     except ValueError: remove_subspace(learn); raise
     with torch.no_grad():
         for k, o in space.named_parameters(): o.copy_(saved[k])

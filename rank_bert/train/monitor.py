@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/monitor.html.md"""
 __all__ = ['WHAT', 'RankMonitor']
 
 # %% ../../nbs/train/monitor.ipynb #6bed7e62
-import json, math, os, time, warnings
+import math, time, warnings
 from pathlib import Path
 
 import matplotlib.pyplot as plt, pandas as pd, torch
@@ -20,12 +20,12 @@ from torch import nn
 
 from ..checks import check_count, check_fraction, check_name
 from ..io import new_file
-from ..models.anatomy import MORE_ROLES, ROLES, attentions, encoder_of, linears
-from ..rank.heads import head_matrices
+from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
-from .history import history_table, plot_rank_history, read_records
+from .history import append_record, history_table, plot_rank_history, read_records, write_records
 from .learner import FitCallback
-from .measure import ForwardWatch, MatrixSum, gradient_sum, measure, weight_sum
+from rank_bert.train.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
+    weight_sum)
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
@@ -36,6 +36,7 @@ def _name_list(given, name, names):
     if not given: raise ValueError(f"no {name} given: choose from {', '.join(names)}")
     return [check_name(o, name, names) for o in given]
 
+# %% ../../nbs/train/monitor.ipynb #24724107
 class RankMonitor(FitCallback):
     "Record the ranks of every linear layer and head of an encoder while it trains."
     order, run_valid = 45, False # after gradients are accumulated, unscaled, clipped or changed by other callbacks
@@ -76,24 +77,11 @@ def _layers_now(model, roles):
         warnings.simplefilter('ignore')
         return linears(model, roles)
 
-def _attention_blocks(model):
-    "List the attention blocks of families with BERT's blocks; none of other families."
-    try: return attentions(model)
-    except ValueError: return []
-
-def _head_sizes(model, layers):
-    "Find the number of features of a head, for each query, key and value layer."
-    enc = encoder_of(model)
-    sizes = {id(m): a.size for a in _attention_blocks(enc) for m in (a.query, a.key, a.value)}
-    layers = [l for l in layers if l.role in ('query', 'key', 'value')]
-    usual = getattr(enc.config, 'num_attention_heads', 1)
-    return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in layers}
-
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
 def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
     "Measure each layer and each of its heads; `part` gives a `MatrixSum` of a layer and a slice of its outputs."
-    sizes, parts = _head_sizes(self.learn.model, layers) if self.heads else {}, []
+    sizes, parts = head_sizes(self.learn.model, layers) if self.heads else {}, []
     for l in layers:
         n = sizes.get(l.name)
         parts.append((l, None, slice(None)))
@@ -103,27 +91,13 @@ def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
 
 # %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def _circuit_rows(self:RankMonitor, layers):
-    "Measure the query-key and value-output products of heads."
-    roles, keys, sums = {l.role for l in layers}, [], []
-    for i, a in enumerate(_attention_blocks(self.learn.model)):
-        if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
-        c = head_matrices(a)
-        pairs = {'query-key': zip(c.query.mT, c.key), 'value-output': zip(c.output, c.value)}
-        for name, needs in (('query-key', {'query', 'key'}), ('value-output', {'value', 'attention_output'})):
-            if not needs <= roles: continue
-            for h, (up, down) in enumerate(pairs[name]):
-                keys.append(['weight', a.name, i, name, h])
-                sums.append(MatrixSum(None, up, down))
-    got = measure(sums, [0.]*len(sums), self.functions)
-    return [[*k, m, v] for k, values in zip(keys, got) for m, v in values.items()]
-
-@patch
 def _weight_rows(self:RankMonitor, layers):
     "Measure the weights, and the circuits of heads."
     sums = {l.name: weight_sum(l.module) for l in layers}
+    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads else {}
+    got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
     rows = self._layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
-    return rows+(self._circuit_rows(layers) if self.heads else [])
+    return rows+[['weight', *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
 
 # %% ../../nbs/train/monitor.ipynb #a01fb370
 @patch
@@ -168,6 +142,7 @@ def before_fit(self:RankMonitor):
     self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
     self._began, self._spent, self._fresh = time.perf_counter(), 0., True
 
+# %% ../../nbs/train/monitor.ipynb #97a93af7
 @patch
 def _remember(self:RankMonitor, layers):
     "Keep the weights from which updates are measured, in memory and beside the file."
@@ -197,20 +172,7 @@ def _open_file(self:RankMonitor):
             raise FileExistsError(f"{self.file} already exists: choose another file, or go on with it (resume=True)")
         self.records = read_records(self.file)
         if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
-    self._rewrite()
-
-@patch
-def _rewrite(self:RankMonitor):
-    "Write all records into the file."
-    with new_file(self.file) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in self.records))
-
-@patch
-def _append(self:RankMonitor, record):
-    "Add a record to the file, down to the disk."
-    with self.file.open('ab') as f:
-        f.write(json.dumps(record).encode()+b'\n')
-        f.flush()
-        os.fsync(f.fileno())
+    write_records(self.file, self.records)
 
 # %% ../../nbs/train/monitor.ipynb #b5cd2569
 @patch
@@ -223,6 +185,7 @@ def _is_due(self:RankMonitor):
     trained = time.perf_counter()-self._began-self._spent
     return self._spent+2*self._cost <= self.budget*trained
 
+# %% ../../nbs/train/monitor.ipynb #b8120a2d
 @patch
 def before_batch(self:RankMonitor):
     "Watch the forward pass if a record is due."
@@ -246,13 +209,14 @@ def _drop_later_records(self:RankMonitor):
     self._fresh = False
     if len(kept) == len(self.records): return
     self.records, self._table = kept, None
-    if self.file is not None: self._rewrite()
+    if self.file is not None: write_records(self.file, self.records)
 
 @patch
 def after_pred(self:RankMonitor):
     "Take the hooks away after the forward pass."
     if self._watch is not None: self._watch.close()
 
+# %% ../../nbs/train/monitor.ipynb #f2af3942
 @patch
 def after_cancel_batch(self:RankMonitor): self.after_pred()
 
@@ -273,12 +237,13 @@ def _record(self:RankMonitor, step, last=False):
     rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'_{k}_rows')(layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
-    if self.file is not None: self._append(record)
+    if self.file is not None: append_record(self.file, record)
     self._draw_live()
     self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
     self._spent += self._cost
     self._stop_watching()
 
+# %% ../../nbs/train/monitor.ipynb #9ba2041d
 @patch
 def before_step(self:RankMonitor):
     "Make a record if one is due; not reached while gradients accumulate."
