@@ -15,7 +15,7 @@ from .models.base_models import (BERT_CONFIGS, GLUE_NUM_LABELS, BertWrapper, ber
     get_pretrained_model, get_tokenizer, get_wrapped_model, quiet_transformers)
 from .models.classifier import pooled_classifier
 
-# %% ../nbs/all.ipynb #3023dc38
+# %% ../nbs/all.ipynb #9bf796c7
 from .rank.metrics import (effective_rank, energy_rank, finite_weights, mp_outliers, numerical_rank,
     participation_ratio, plot_ranks, plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
 from .rank.layers import LowRankEmbedding, LowRankLinear, break_even
@@ -29,7 +29,7 @@ from .rank.embedding import compress_embedding
 from .rank.latency import measure_latency
 from .rank.heads import head_circuits, head_importance, head_report, prune_heads, truncate_heads
 
-# %% ../nbs/all.ipynb #1c895bd6
+# %% ../nbs/all.ipynb #cc9c0f47
 from .train.learner import EncoderLearner, Seeded, adamw, encoder_learner
 from .train.glue_learner import glue_learner
 from .train.monitor import RankMonitor
