@@ -35,12 +35,14 @@ def take_turns(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
     "Let every contender measure itself in turns, so that other work on the machine hits all of them alike."
-    seen = {k: [] for k in contenders}
-    turns = [(k, f) for _ in range(repeats) for k, f in contenders.items()]
+    seen, turns = {k: [] for k in contenders}, [(k, f) for _ in range(repeats) for k, f in contenders.items()]
+    gc.collect()
+    gc.freeze() # so that a collection before every turn is quick
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
         bar.set_description(k)
         gc.collect()
         seen[k].append(f())
+    gc.unfreeze()
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
 
 # %% ../nbs/bench.ipynb #ec9e33cb
@@ -80,7 +82,8 @@ def _repeat_rows(dls, n):
     order, tokens = np.resize(np.arange(len(items)), n), items.tokens
     flat = lambda a: None if a is None else np.concatenate([a[tokens.starts[i]:tokens.starts[i+1]] for i in order])
     filled = TokenizedTexts(flat(tokens.ids), np.cumsum([0, *tokens.lengths[order]]), flat(tokens.types))
-    dls.loaders[0] = dls.train.new(TextItems(filled, items.y[order], items.tokenizer, items.vocab, items.text_cols, items.max_length))
+    dls.loaders[0] = dls.train.new(TextItems(filled, items.y[order], items.tokenizer, items.vocab, items.text_cols,
+        items.max_length))
     return dls
 
 # %% ../nbs/bench.ipynb #9b127fc2
@@ -107,10 +110,11 @@ def _trainer_epoch(learn, by_length=False):
     timer, rows, order = Timer(), _trainer_rows(learn), _by_length() if by_length else {}
     with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='.*pin_memory.*')
-        args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4, weight_decay=0.01,
-            optim='adamw_torch_fused', lr_scheduler_type='constant', max_grad_norm=0., save_strategy='no', logging_strategy='no',
-            report_to='none', disable_tqdm=True, seed=learn.seed, **order)
-        t = Trainer(learn.hf_model, args, train_dataset=rows, data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer])
+        args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4,
+            weight_decay=0.01, optim='adamw_torch_fused', lr_scheduler_type='constant', max_grad_norm=0.,
+            save_strategy='no', logging_strategy='no', report_to='none', disable_tqdm=True, seed=learn.seed, **order)
+        t = Trainer(learn.hf_model, args, train_dataset=rows,
+            data_collator=DataCollatorWithPadding(learn.dls.tokenizer), callbacks=[timer])
         t.remove_callback(PrinterCallback)
         t.train()
     return len(rows)/timer.seconds
@@ -118,10 +122,12 @@ def _trainer_epoch(learn, by_length=False):
 # %% ../nbs/bench.ipynb #88e191b1
 def _classifier_for(task, model, source, tokenizer, bs, n_train):
     "Make a learner with `n_train` rows; the named BERTs are built from their configuration."
-    learn = glue_learner(task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train, pretrained=None if Path(model).is_dir() else False)
+    learn = glue_learner(task, model, source=source, tokenizer=tokenizer, bs=bs, n_train=n_train,
+        pretrained=None if Path(model).is_dir() else False)
     _repeat_rows(learn.dls, n_train)
     return learn
 
+# %% ../nbs/bench.ipynb #b033780e
 def bench_train(
     task:str='sst2', # GLUE task
     model:str='prajjwal1/bert-tiny', # Name or folder; the three named BERTs are built from their configuration
@@ -133,9 +139,11 @@ def bench_train(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Sentences a second, and the ratio of the medians to the bare loop's
     "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch."
-    if not find_spec('accelerate'): raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
+    if not find_spec('accelerate'):
+        raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
     contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epoch, 'Trainer, random': _trainer_epoch,
-        'Trainer, by length': partial(_trainer_epoch, by_length=True), 'bare loop, padded to 128': partial(_bare_loop, width=128)}
+        'Trainer, by length': partial(_trainer_epoch, by_length=True),
+        'bare loop, padded to 128': partial(_bare_loop, width=128)}
     make = partial(_classifier_for, task, model, source, tokenizer, bs)
     _bare_loop(make(8*bs)) # warms up the threads and the allocator
     t = take_turns({k: lambda f=f: f(make(n_train)) for k, f in contenders.items()}, repeats, progress)
@@ -154,7 +162,8 @@ def _forward_backward(model, batches):
     "Pass over the batches, with the gradients of all weights."
     device, takes = next(model.parameters()).device, inspect.signature(model.forward).parameters
     model.eval()
-    for x, y in batches: model(**{k: v.to(device) for k, v in x.items() if k in takes}, labels=y.to(device)).loss.backward()
+    for x, y in batches:
+        model(**{k: v.to(device) for k, v in x.items() if k in takes}, labels=y.to(device)).loss.backward()
     model.zero_grad()
 
 # %% ../nbs/bench.ipynb #77151346
@@ -169,7 +178,8 @@ def _svd_all(model): return [torch.linalg.svd(l.weight, full_matrices=False) for
 def _stages(model, batches, budget):
     "List what takes time as name -> (function, name of its peer)."
     cal = calibrate(model, batches, n_samples=None, progress=False)
-    spectra, shapes = {n: f.s for n, f in _factor_all(model, 'kronecker', cal).items()}, {l.name: l.shape for l in linears(model)}
+    spectra = {n: f.s for n, f in _factor_all(model, 'kronecker', cal).items()}
+    shapes = {l.name: l.shape for l in linears(model)}
     f, plain, svd = get_decomposition('kronecker'), 'forward and backward', 'torch.linalg.svd'
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
     return {plain: (partial(_forward_backward, model, batches), plain),
@@ -193,7 +203,8 @@ def bench_compress(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, and the ratio of the medians to the peer's
     "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."
-    learn, device = _classifier_for(task, model, source, tokenizer, bs, n_train), 'cuda' if torch.cuda.is_available() else 'cpu'
+    learn = _classifier_for(task, model, source, tokenizer, bs, n_train)
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     stages = _stages(learn.hf_model.to(device), batches, budget)
     t = take_turns({k: partial(_seconds, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
@@ -207,14 +218,16 @@ SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, 
 def _dense_classifier(model):
     "Build a classifier of a size, or load it from a folder."
     if Path(model).is_dir(): return get_pretrained_model(model, 'sst2', num_labels=2).eval()
-    return BertForSequenceClassification(bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)).eval()
+    config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
+    return BertForSequenceClassification(config).eval()
 
 def _random_factors(model, budget, multiple_of=1, cost='params'):
     "Copy a model with random factors of uniform rank, which keep `budget` of its weights, or of their time."
     new = copy.deepcopy(model)
     shapes = {l.name: l.shape for l in linears(new)}
     cost = measure_latency(shapes.values()) if cost == 'latency' else cost
-    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform', multiple_of=multiple_of, cost=cost)
+    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform',
+        multiple_of=multiple_of, cost=cost)
     for l in linears(new):
         if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(*l.shape[::-1], plan[l.name]))
     return new.eval()
@@ -276,7 +289,8 @@ def _infer_rows(variants, bs, length, repeats, progress, **about):
     t['reached'] = t.speedup/t.flop_ratio
     t['weights_mb'] = [_tensor_bytes(m.state_dict())/1e6 for m, _ in variants.values()]
     t['peak_mb'] = [peak[k]/1e6 for k in t.index]
-    index = pd.MultiIndex.from_tuples([(*about.values(), f'{bs} x {length}', k) for k in t.index], names=[*about, 'input', 'variant'])
+    index = pd.MultiIndex.from_tuples([(*about.values(), f'{bs} x {length}', k) for k in t.index],
+        names=[*about, 'input', 'variant'])
     return t.round({c: 1 if c.endswith('mb') else 2 for c in t}).set_index(index)
 
 # %% ../nbs/bench.ipynb #552fa4db
@@ -289,7 +303,7 @@ def bench_infer(
     cost:str='params', # What the budgets count: 'params', or 'latency', measured first
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Milliseconds a batch, speed-up over dense, ratio of operations, megabytes of weights and of one forward pass
+)->pd.DataFrame: # Milliseconds a batch, speed-up over dense, ratio of operations, megabytes of weights and a pass
     "Compare latency and memory of dense, factorised and int8 models."
     sizes, budgets = (bs,) if isinstance(bs, int) else bs, (budgets,) if isinstance(budgets, float) else budgets
     rows = []
@@ -297,5 +311,6 @@ def bench_infer(
         where = f'cpu, {torch.get_num_threads()} threads' if device == 'cpu' else torch.cuda.get_device_name()
         for o in map(str.strip, model.split(',')):
             variants = _variants(o, budgets, multiple_of, cost, device)
-            rows += [_infer_rows(variants, b, length, repeats, progress, device=where, model=Path(o).name) for b in sizes]
+            about = dict(device=where, model=Path(o).name)
+            rows += [_infer_rows(variants, b, length, repeats, progress, **about) for b in sizes]
     return pd.concat(rows)

@@ -1,4 +1,4 @@
-"""BERT in plain PyTorch, piece by piece, equal to that of transformers; and what goes wrong when one builds it carelessly.
+"""Build BERT in plain PyTorch, piece by piece, equal to that of transformers, and see what careless versions get wrong.
 
 Docs: https://rank-bert.github.io/rank_bert/models/scratch.html.md"""
 
@@ -19,6 +19,8 @@ import torch.nn as nn
 import torch.nn.functional as F
 from fastcore.basics import patch
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, PreTrainedModel
+
+from ..checks import check_name
 
 # %% ../../nbs/models/scratch.ipynb #4222a6b4
 class Embeddings(nn.Module):
@@ -50,15 +52,19 @@ def forward(self:Embeddings,
 # %% ../../nbs/models/scratch.ipynb #a558069b
 def _check_tokens(ids, segments, emb):
     "Raise `ValueError` unless there is an embedding for every token, position and segment."
-    if ids.dim() != 2 or 0 in ids.shape: raise ValueError(f'input_ids should be (batch, length), both at least 1, not {tuple(ids.shape)}')
+    if ids.dim() != 2 or 0 in ids.shape:
+        raise ValueError(f'input_ids should be (batch, length), both at least 1, not {tuple(ids.shape)}')
     most = emb.position.num_embeddings
     if ids.shape[1] > most:
-        raise ValueError(f'a text of {ids.shape[1]} tokens, but there are embeddings for {most} positions: truncate it, as in '
-                         f'tokenizer(..., truncation=True, max_length={most})')
-    for name, o, n in (('input_ids', ids, emb.token.num_embeddings), ('token_type_ids', segments, emb.segment.num_embeddings)):
+        raise ValueError(f'a text of {ids.shape[1]} tokens, but there are embeddings for {most} positions: '
+                         f'truncate it, as in tokenizer(..., truncation=True, max_length={most})')
+    tables = ('input_ids', ids, emb.token.num_embeddings), ('token_type_ids', segments, emb.segment.num_embeddings)
+    for name, o, n in tables:
         if o is None: continue
         if o.shape != ids.shape: raise ValueError(f'{name} are {tuple(o.shape)}, but input_ids {tuple(ids.shape)}')
-        if o.min() < 0 or o.max() >= n: raise ValueError(f'{name} hold {o.min() if o.min() < 0 else o.max()}, but there are embeddings for 0 to {n-1} only')
+        low, high = o.min(), o.max()
+        if low < 0 or high >= n:
+            raise ValueError(f'{name} hold {low if low < 0 else high}, but there are embeddings for 0 to {n-1} only')
 
 # %% ../../nbs/models/scratch.ipynb #a6fb1876
 class SelfAttention(nn.Module):
@@ -69,7 +75,8 @@ class SelfAttention(nn.Module):
         dropout:float=0.1, # Share of the attention weights dropped in training
     ):
         super().__init__()
-        if heads < 1 or width % heads: raise ValueError(f'a width of {width} cannot be shared out among {heads} heads: choose a divisor of {width}')
+        if heads < 1 or width % heads:
+            raise ValueError(f'{heads} heads cannot share a width of {width}: choose a divisor of {width}')
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
     def _split(self, x): return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -109,8 +116,8 @@ class FeedForward(nn.Module):
         activation:str='gelu', # Key of `ACTIVATIONS`
     ):
         super().__init__()
-        if activation not in ACTIVATIONS: raise ValueError(f"no activation {activation!r}; known are {', '.join(ACTIVATIONS)}")
-        self.ffn_in, self.ffn_out, self.activation = nn.Linear(width, inner), nn.Linear(inner, width), ACTIVATIONS[activation]
+        self.activation = ACTIVATIONS[check_name(activation, 'activation', ACTIVATIONS)]
+        self.ffn_in, self.ffn_out = nn.Linear(width, inner), nn.Linear(inner, width)
     def forward(self, x): return self.ffn_out(self.activation(self.ffn_in(x)))
 
 # %% ../../nbs/models/scratch.ipynb #032f2314
@@ -175,20 +182,24 @@ class ScratchBert(nn.Module):
     ):
         super().__init__()
         c = self.config = _check_config(config)
-        self.embeddings = Embeddings(c.vocab_size, c.hidden_size, c.max_position_embeddings, c.type_vocab_size, c.layer_norm_eps, c.hidden_dropout_prob)
-        self.encoder = Encoder([EncoderLayer(c.hidden_size, c.num_attention_heads, c.intermediate_size, c.hidden_act, c.layer_norm_eps,
-                                             c.hidden_dropout_prob, c.attention_probs_dropout_prob) for _ in range(c.num_hidden_layers)])
+        self.embeddings = Embeddings(c.vocab_size, c.hidden_size, c.max_position_embeddings, c.type_vocab_size,
+                                     c.layer_norm_eps, c.hidden_dropout_prob)
+        layer = partial(EncoderLayer, c.hidden_size, c.num_attention_heads, c.intermediate_size, c.hidden_act,
+                        c.layer_norm_eps, c.hidden_dropout_prob, c.attention_probs_dropout_prob)
+        self.encoder = Encoder([layer() for _ in range(c.num_hidden_layers)])
         self.pooler = Pooler(c.hidden_size) if pooler else None
-        self.apply(partial(_begin, std=c.initializer_range))
+        self.apply(partial(_draw_weights, std=c.initializer_range))
 
 # %% ../../nbs/models/scratch.ipynb #7cbd6309
 def _check_config(config):
     "Refuse what is no plain BERT encoder."
-    if not isinstance(config, BertConfig): raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
-    if config.is_decoder or config.add_cross_attention: raise ValueError('a decoder (is_decoder or add_cross_attention): this is an encoder only')
+    if not isinstance(config, BertConfig):
+        raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
+    if config.is_decoder or config.add_cross_attention:
+        raise ValueError('a decoder (is_decoder or add_cross_attention): this is an encoder only')
     return config
 
-def _begin(module, std):
+def _draw_weights(module, std):
     "Draw the weights of a linear layer or an embedding as BERT does."
     if not isinstance(module, (nn.Linear, nn.Embedding)): return
     nn.init.normal_(module.weight, std=std)
@@ -200,10 +211,11 @@ def forward(self:ScratchBert,
     input_ids:torch.Tensor, # `(batch, length)`
     attention_mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
     token_type_ids:torch.Tensor=None, # Segments, `(batch, length)`; default: all in the first
-)->States: # `hidden`: layers + 1 tensors `(batch, length, width)`, embeddings first; `pooled`: `(batch, width)`, or None
+)->States: # `hidden`: layers + 1 tensors `(batch, length, width)`, embeddings first; `pooled`: `(batch, width)` or None
     "Encode texts."
     if attention_mask is not None and attention_mask.shape != input_ids.shape:
-        raise ValueError(f'attention_mask is {tuple(attention_mask.shape)}, but input_ids {tuple(input_ids.shape)}: give 1 for each token, 0 for padding')
+        raise ValueError(f'attention_mask is {tuple(attention_mask.shape)}, but input_ids {tuple(input_ids.shape)}: '
+                         'pass 1 for each token, 0 for padding')
     hidden = self.encoder(self.embeddings(input_ids, token_type_ids), attention_mask)
     return States(hidden, None if self.pooler is None else self.pooler(hidden[-1]))
 
@@ -217,7 +229,7 @@ class ScratchClassifier(nn.Module):
         self.config, self.bert = config, ScratchBert(config)
         rate = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dropout, self.classifier = nn.Dropout(rate), nn.Linear(config.hidden_size, config.num_labels)
-        _begin(self.classifier, config.initializer_range)
+        _draw_weights(self.classifier, config.initializer_range)
 
     def forward(self, input_ids, attention_mask=None, token_type_ids=None):
         return self.classifier(self.dropout(self.bert(input_ids, attention_mask, token_type_ids).pooled))
@@ -232,7 +244,8 @@ class MaskedLMHead(nn.Module):
         eps:float=1e-12, # Of the LayerNorm
     ):
         super().__init__()
-        self.dense, self.norm, self.activation = nn.Linear(width, width), nn.LayerNorm(width, eps=eps), ACTIVATIONS[activation]
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=eps)
+        self.activation = ACTIVATIONS[activation]
         self.bias = nn.Parameter(torch.zeros(vocab_size))
     def forward(self, x, table): return F.linear(self.norm(self.activation(self.dense(x))), table, self.bias)
 
@@ -245,16 +258,20 @@ class ScratchMaskedLM(nn.Module):
         super().__init__()
         self.config, self.bert = config, ScratchBert(config, pooler=False)
         self.head = MaskedLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
-        self.head.apply(partial(_begin, std=config.initializer_range))
+        self.head.apply(partial(_draw_weights, std=config.initializer_range))
 
     def forward(self, input_ids, attention_mask=None, token_type_ids=None):
-        return self.head(self.bert(input_ids, attention_mask, token_type_ids).hidden[-1], self.bert.embeddings.token.weight)
+        hidden = self.bert(input_ids, attention_mask, token_type_ids).hidden
+        return self.head(hidden[-1], self.bert.embeddings.token.weight)
 
 # %% ../../nbs/models/scratch.ipynb #84d5c575
-_NAMES = {'word_embeddings': 'token', 'position_embeddings': 'position', 'token_type_embeddings': 'segment', 'embeddings.LayerNorm': 'embeddings.norm',
-          'encoder.layer.': 'encoder.layers.', 'attention.self.': 'attention.', 'attention.output.dense': 'attention.output',
-          'attention.output.LayerNorm': 'attention_norm', 'intermediate.dense': 'ffn.ffn_in', 'output.dense': 'ffn.ffn_out', 'output.LayerNorm': 'ffn_norm',
-          'cls.predictions.transform.dense': 'head.dense', 'cls.predictions.transform.LayerNorm': 'head.norm', 'cls.predictions.bias': 'head.bias'}
+_NAMES = {
+    'word_embeddings': 'token', 'position_embeddings': 'position', 'token_type_embeddings': 'segment',
+    'embeddings.LayerNorm': 'embeddings.norm', 'encoder.layer.': 'encoder.layers.', 'attention.self.': 'attention.',
+    'attention.output.dense': 'attention.output', 'attention.output.LayerNorm': 'attention_norm',
+    'intermediate.dense': 'ffn.ffn_in', 'output.dense': 'ffn.ffn_out', 'output.LayerNorm': 'ffn_norm',
+    'cls.predictions.transform.dense': 'head.dense', 'cls.predictions.transform.LayerNorm': 'head.norm',
+    'cls.predictions.bias': 'head.bias'}
 
 def _our_name(name):
     "What a weight of transformers' BERT is called here."
@@ -262,23 +279,27 @@ def _our_name(name):
     return name
 
 # %% ../../nbs/models/scratch.ipynb #de1d4ca2
-COUNTERPARTS = {BertModel: ScratchBert, BertForSequenceClassification: ScratchClassifier, BertForMaskedLM: ScratchMaskedLM}
+COUNTERPARTS = {BertModel: ScratchBert, BertForSequenceClassification: ScratchClassifier,
+                BertForMaskedLM: ScratchMaskedLM}
 
 def _weights_of(model):
     "The weights of a transformers BERT, by our names; a matrix tied to the embeddings is left out."
     table, state = model.get_input_embeddings().weight, model.state_dict()
     if isinstance(model, BertForMaskedLM):
-        if model.get_output_embeddings().weight is not table: raise ValueError('the output matrix of this BertForMaskedLM is not its embedding table (tie_word_embeddings=False)')
+        if model.get_output_embeddings().weight is not table:
+            raise ValueError('the output matrix of this BertForMaskedLM is not its embedding table '
+                             '(tie_word_embeddings=False)')
         state = {k: v for k, v in state.items() if not k.startswith('cls.predictions.decoder.')}
     return {_our_name(k): v for k, v in state.items()}
 
 # %% ../../nbs/models/scratch.ipynb #51c6e284
 def from_transformers(
     model:PreTrainedModel, # A `BertModel`, `BertForSequenceClassification` or `BertForMaskedLM`
-)->nn.Module: # `ScratchBert`, `ScratchClassifier` or `ScratchMaskedLM`, with copies of its weights, on its device and in its precision and mode
+)->nn.Module: # `ScratchBert`, `ScratchClassifier` or `ScratchMaskedLM`, with its weights, device, precision and mode
     "Copy a transformers BERT into one of our own."
     make = COUNTERPARTS.get(type(model))
-    if make is None: raise TypeError(f"{type(model).__name__} has no counterpart here, only {', '.join(c.__name__ for c in COUNTERPARTS)}")
+    known = ', '.join(c.__name__ for c in COUNTERPARTS)
+    if make is None: raise TypeError(f'{type(model).__name__} has no counterpart here, only {known}')
     config, state = copy.deepcopy(model.config), _weights_of(model)
     new = make(config, model.pooler is not None) if make is ScratchBert else make(config)
     if odd := sorted(set(state) ^ set(new.state_dict())):
@@ -295,9 +316,11 @@ def to_transformers(
 )->PreTrainedModel: # `BertModel`, `BertForSequenceClassification` or `BertForMaskedLM`, with copies of its weights
     "Copy one of our models into transformers' BERT."
     make = next((theirs for theirs, ours in COUNTERPARTS.items() if type(model) is ours), None)
-    if make is None: raise TypeError(f"{type(model).__name__} is none of {', '.join(c.__name__ for c in COUNTERPARTS.values())}")
+    known = ', '.join(c.__name__ for c in COUNTERPARTS.values())
+    if make is None: raise TypeError(f'{type(model).__name__} is none of {known}')
     p, ours, config = next(model.parameters()), model.state_dict(), copy.deepcopy(model.config)
-    new = (make(config, add_pooling_layer=model.pooler is not None) if make is BertModel else make(config)).to(p.device, p.dtype)
+    options = dict(add_pooling_layer=model.pooler is not None) if make is BertModel else {}
+    new = make(config, **options).to(p.device, p.dtype)
     with torch.no_grad():
         for k, v in new.state_dict().items():
             if not k.startswith('cls.predictions.decoder.'): v.copy_(ours[_our_name(k)])

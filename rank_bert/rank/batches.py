@@ -135,7 +135,7 @@ def prediction_of(
     enc:nn.Module, # A transformers model
     out, # Its output
     mask:torch.Tensor, # Attention mask (batch, length)
-)->tuple: # Tensor (batch, classes), or (batch, length, classes) for a head on tokens; and its kind, a key of `DIVERGENCES`
+)->tuple: # (batch, classes), or (batch, length, classes) for a head on tokens; and its kind, a key of `DIVERGENCES`
     "Find the prediction in the output of a model."
     if (z := out.get('logits')) is None:
         if (h := out.get('last_hidden_state')) is None:

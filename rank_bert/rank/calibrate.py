@@ -20,7 +20,8 @@ from ..io import new_file
 from ..models.anatomy import encoder_of, family_of, linears, open_linears, parameter_parts
 from .metrics import finite_weights
 from .batches import frozen, packs_for, run_encoder
-from .statistics import ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, TextTokens, WordStatistics, cotangent
+from .statistics import ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, TextTokens
+from .statistics import WordStatistics, cotangent
 
 # %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def _crc(params):
@@ -68,16 +69,18 @@ class Calibration(dict):
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of sentences at a time."
     def __init__(self, model, want, fisher, seed):
-        self.enc, self.family, self.names = encoder_of(model), family_of(model), linears(model)
+        self.enc, self.family, self.linears = encoder_of(model), family_of(model), linears(model)
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
         self.device, self.samples, self.layers, self.last = next(self.enc.parameters()).device, 0, {}, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
-        self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want, self.device)
+        self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want,
+            self.device)
 
     def statistics_of(self, l, x):
         "Find the statistics of a layer; one that reads the same tensor as the layer before shares its input."
         if not (self.keep.is_text(x) or self.positions):
-            raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of {tuple(self.keep.mask.shape)}")
+            raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of "
+                f"{tuple(self.keep.mask.shape)}")
         if l.name not in self.layers:
             shared = self.last[1] if self.last and self.last[0] is x and not self.positions else None
             self.layers[l.name] = LayerStatistics(l.shape, self.want, self.device, shared)
@@ -90,7 +93,7 @@ class _Collector:
         stats, x = self.statistics_of(l, x), x.detach()
         stats.forward(x, self.keep)
         if not self.fisher: return
-        y = y if y.requires_grad else y.detach().requires_grad_().clone() # a table of positions starts no graph by itself
+        if not y.requires_grad: y = y.detach().requires_grad_().clone() # a table of positions starts no graph
         y.register_hook(lambda g, keep=self.keep: stats.backward(x, g, keep))
         return y
 
@@ -112,13 +115,15 @@ def add(self:_Collector, x, y):
     self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
 
+# %% ../../nbs/rank/calibrate.ipynb #cbf59a39
 @patch
 @contextmanager
 def watching(self:_Collector):
     "Hook every layer, and the word embedding where gradients start; take the hooks out at the end."
     see = lambda l: lambda m, i, o: self.see_input(l, i[0], o)
-    handles = [l.module.register_forward_hook(see(l)) for l in self.names]
-    if self.fisher: handles.append(self.enc.get_input_embeddings().register_forward_hook(lambda m, i, o: self.words.see(o)))
+    handles = [l.module.register_forward_hook(see(l)) for l in self.linears]
+    if self.fisher:
+        handles.append(self.enc.get_input_embeddings().register_forward_hook(lambda m, i, o: self.words.see(o)))
     try:
         with frozen(self.enc, bool(self.fisher)): yield
     finally:
@@ -132,7 +137,9 @@ def _wanted_statistics(statistics, fisher):
     statistics = (statistics,) if isinstance(statistics, str) else tuple(statistics)
     for s in statistics:
         check_name(s, 'statistic', ACTIVATION_STATISTICS + GRADIENT_STATISTICS)
-        if s not in known: raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', got {fisher!r}")
+        if s not in known:
+            raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', got "
+                f"{fisher!r}")
     return statistics
 
 # %% ../../nbs/rank/calibrate.ipynb #6cf86e46
@@ -147,6 +154,7 @@ def _collect(model, batches, n_samples, want, fisher, seed, progress):
     if not c.samples: raise ValueError("no sentence to calibrate on: the batches are empty")
     return c
 
+# %% ../../nbs/rank/calibrate.ipynb #02d4c583
 @torch.inference_mode(False)
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
@@ -166,9 +174,11 @@ def calibrate(
     with open_linears(model): c = _collect(model, batches, n_samples, want, fisher, seed, progress)
     stats = {n: s.result(c.samples) for n, s in c.layers.items()}
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
-        if not torch.isfinite(v).all(): raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
+        if not torch.isfinite(v).all():
+            raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
     rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
-    return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows, rest_fingerprint(model))
+    return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows,
+        rest_fingerprint(model))
 
 # %% ../../nbs/rank/calibrate.ipynb #c7980067
 @patch
@@ -184,16 +194,19 @@ def save(self:Calibration,
             if first == f'{n}/{k}': tensors[first] = v.contiguous()
             else: same[f'{n}/{k}'] = first
     tensors.update({f'/{k}': v for k, v in self.words.items()})
-    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows, rest=self.rest, same=same)
+    about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows,
+        rest=self.rest, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
+# %% ../../nbs/rank/calibrate.ipynb #fe61b242
 @patch(cls_method=True)
 def load(cls:Calibration,
     file, # Path of a file that `save` wrote
 ):
     "Read a calibration."
     try:
-        with safe_open(file, framework='pt') as f: about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
+        with safe_open(file, framework='pt') as f:
+            about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
     except SafetensorError as e: raise ValueError(f"{file} is no safetensors file: {e}") from None
     if about is None: raise ValueError(f"{file} is no calibration: it has no header of one")
     about = json.loads(about)
@@ -209,13 +222,19 @@ def check(self:Calibration,
 ):
     "Raise unless these are statistics of `model`."
     here, now = self.prints, fingerprint(model)
-    if odd := sorted(set(here)^set(now)): raise ValueError(f"this calibration is of another model: only one of the two has a layer {odd[0]!r}")
+    if odd := sorted(set(here)^set(now)):
+        raise ValueError(f"this calibration is of another model: only one of the two has a layer {odd[0]!r}")
     for n, (*shape, crc) in now.items():
-        if here[n][:2] != shape: raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and {tuple(shape)} here")
-        if here[n][2] != crc: raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
+        if here[n][:2] != shape:
+            raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and "
+                f"{tuple(shape)} here")
+        if here[n][2] != crc:
+            raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
     if self.rest is None:
-        return warnings.warn("this calibration was saved without checksums of embeddings and head: check that they are those of this model", stacklevel=2)
+        return warnings.warn("this calibration was saved without checksums of embeddings and head: check that they "
+            "are those of this model", stacklevel=2)
     parts, enc = dict(embeddings='embeddings', head='head', other='norms or biases'), encoder_of(model)
     unused = [] if self.fisher and enc.base_model is not enc else ['head']
     if changed := [parts[k] for k, crc in rest_fingerprint(model).items() if k not in unused and self.rest[k] != crc]:
-        raise ValueError(f"this calibration is of the same linear layers with other {' and '.join(changed)}: calibrate this model")
+        raise ValueError(f"this calibration is of the same linear layers with other {' and '.join(changed)}: "
+            "calibrate this model")

@@ -68,14 +68,16 @@ class Compression:
 @patch
 def __str__(self:Compression):
     predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
-    return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): {self.params['linear']:,}, "
-        f"{self.params['total']:,} parameters in all; method {self.method!r}, allocator {self.allocator!r}, predicted {predicted}")
+    how = f"method {self.method!r}, allocator {self.allocator!r}, predicted {predicted}"
+    return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
+        f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}")
 
 # %% ../../nbs/rank/compress.ipynb #a0c38aaa
 def _calibration_for(method, model, data, n_samples, progress):
     "Get the statistics that `method` needs from a `Calibration` or from batches; None without data."
     f = get_decomposition(method)
-    if data is None and f.needs: raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
+    if data is None and f.needs:
+        raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
         "or the batches themselves; 'svd' needs none")
     if isinstance(data, Calibration): data.check(model)
     elif data is not None: return calibrate(model, data, n_samples, statistics=(*f.needs, f.mean), progress=progress)
@@ -105,7 +107,8 @@ class Decomposed:
         return {n: f.s for n, f in self.factors.items()}
 
     def __repr__(self):
-        return f"{len(self.factors)} linear layers of a {type(encoder_of(self.model)).__name__}, decomposed by {self.method!r}"
+        name = type(encoder_of(self.model)).__name__
+        return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/rank/compress.ipynb #2a1300e3
 def _cost_of(cost, model):
@@ -132,7 +135,8 @@ def plan(self:Decomposed,
 def _every_rank(self:Decomposed, plan):
     "Complete `plan`: full names, and None for the layers that it leaves out."
     plan = check_plan(self.model, plan)
-    if odd := set(plan) - set(self.shapes): raise ValueError(f"the rank plan names {min(odd)!r}, which is no linear layer of the encoder")
+    if odd := set(plan) - set(self.shapes):
+        raise ValueError(f"the rank plan names {min(odd)!r}, which is no linear layer of the encoder")
     return {**dict.fromkeys(self.shapes), **plan}
 
 # %% ../../nbs/rank/compress.ipynb #64e29064
@@ -164,10 +168,13 @@ def _truncated(self:Decomposed, plan):
     has = RankPlan(ranks, self.shapes)
     predicted = self.predicted(has)
     has.error = predicted/self._scale
-    if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6): has.gap = plan.gap
-    new.compression = Compression(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept, seconds=time.time() - start)
+    if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
+        has.gap = plan.gap
+    new.compression = Compression(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
+        seconds=time.time() - start)
     return new
 
+# %% ../../nbs/rank/compress.ipynb #b1adccb5
 @patch
 def truncate(self:Decomposed,
     plan:dict, # Name -> rank or None; None for layers that it leaves out
@@ -190,7 +197,8 @@ def smallest_plan(
 )->RankPlan: # Name -> rank, or None for dense
     "Find the plan of the smallest budget that is predicted to raise the loss by at most `max_loss_increase`."
     check_positive(max_loss_increase, 'max_loss_increase')
-    asked = dict(cost=_cost_of(cost, decomposed.model), fixed_ranks=expand_fixed_ranks(decomposed.model, fixed_ranks), multiple_of=multiple_of)
+    asked = dict(cost=_cost_of(cost, decomposed.model), fixed_ranks=expand_fixed_ranks(decomposed.model, fixed_ranks),
+        multiple_of=multiple_of)
     fits = lambda plan: plan.error*decomposed._scale <= max_loss_increase
     lo, hi, best = smallest_budget(decomposed.shapes, **asked), 1., decomposed.plan(1., allocator, **asked)
     if fits(plan := decomposed.plan(lo, allocator, **asked)): return plan
@@ -207,7 +215,8 @@ def check(self:Decomposed,
 ):
     "Raise unless this is `model` as it is now, decomposed by `method`."
     if self.method != method:
-        raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it by {method!r}")
+        raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it "
+            f"by {method!r}")
     if self.prints != (fingerprint(model), rest_fingerprint(model)):
         raise ValueError("the Decomposed is of another model, or the weights have changed since: decompose this model")
 
@@ -234,8 +243,10 @@ def _first_batches(batches, n_samples):
 def _steps_for(steps, budget, data, method):
     "Choose the number of steps; more than one only with batches, to calibrate before each."
     ready = isinstance(data, (Calibration, Decomposed))
-    if check_count(steps, 'steps', none=True) is None: return 1 if ready or not get_decomposition(method).needs else default_steps(budget)
-    if steps > 1 and ready: raise ValueError(f"{steps} steps calibrate the model before each: pass the batches, not a {type(data).__name__}")
+    if check_count(steps, 'steps', none=True) is None:
+        return 1 if ready or not get_decomposition(method).needs else default_steps(budget)
+    if steps > 1 and ready:
+        raise ValueError(f"{steps} steps calibrate before each: pass the batches, not a {type(data).__name__}")
     return steps
 
 # %% ../../nbs/rank/compress.ipynb #a1c77c35
@@ -243,7 +254,8 @@ def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     "Check that some plan can meet the budget; return the arguments of `Decomposed.plan`, with latencies measured."
     get_allocator(allocator)
     shapes = {l.name: l.shape for l in linears(model)}
-    asked = dict(cost=_cost_of(cost, model), fixed_ranks=expand_fixed_ranks(model, fixed_ranks), multiple_of=multiple_of)
+    asked = dict(cost=_cost_of(cost, model), fixed_ranks=expand_fixed_ranks(model, fixed_ranks),
+        multiple_of=multiple_of)
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
@@ -255,7 +267,7 @@ def compress(
     data=None, # Batches to calibrate on, or a `Calibration` or `Decomposed` of this model; 'svd' needs none
     method:str='kronecker', # Name in `DECOMPOSITIONS`
     allocator:str='optimal', # Name in `ALLOCATORS`
-    cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or a function such as a `LatencyTable`
+    cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or f(rank, out, in)
     fixed_ranks:dict=None, # Name, role or layer number -> rank, or None to leave dense
     multiple_of:int=1, # Propose multiples of this rank only
     steps:int=None, # Shrink in as many steps, calibrating before each; default: `default_steps` for batches, else 1
@@ -274,6 +286,6 @@ def compress(
         d = data if isinstance(data, Decomposed) else Decomposed(new, method, data, n_samples, progress)
         new = d._truncated(d.plan(budget**((k + 1)/steps), **asked))
         predicted += new.compression.predicted
-    new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps, predicted=predicted,
-        cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
+    new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
+        predicted=predicted, cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
     return new

@@ -34,10 +34,12 @@ def _embedding_rank(enc, fraction):
     "Compute the rank that keeps `fraction` of the word embedding."
     check_fraction(fraction, 'fraction')
     if enc.get_output_embeddings() is not None:
-        raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be factorised on its own")
+        raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be "
+            "factorised on its own")
     v, h = enc.get_input_embeddings().num_embeddings, enc.get_input_embeddings().embedding_dim
     if fraction*break_even(v, h) < 1:
-        raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the fraction must be at least {(v + h)/(v*h):.4f}")
+        raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the fraction must be at least "
+            f"{(v + h)/(v*h):.4f}")
     return int(fraction*break_even(v, h))
 
 # %% ../../nbs/rank/embedding.ipynb #d07c1b3c
@@ -45,7 +47,8 @@ def _word_calibration(model, data, n_samples, progress):
     "Get a `Calibration` with the same word embedding as `model`, None without data."
     cal = getattr(data, 'calibration', data)
     if cal is None: return None
-    if not isinstance(cal, Calibration): return calibrate(model, cal, n_samples, statistics='grad_second_moment', progress=progress)
+    if not isinstance(cal, Calibration):
+        return calibrate(model, cal, n_samples, statistics='grad_second_moment', progress=progress)
     if cal.rest is not None and cal.rest['embeddings'] != rest_fingerprint(model)['embeddings']:
         raise ValueError('this calibration is of other embeddings: calibrate this model')
     return cal
@@ -55,7 +58,8 @@ def _record_of(model):
     "Copy the record of a model, or describe one that has none."
     if (done := getattr(model, 'compression', None)) is not None: return copy.copy(done)
     layers = linears(model)
-    return Compression(RankPlan({l.name: l.rank for l in layers}, {l.name: l.shape for l in layers}), encoder_params(model))
+    return Compression(RankPlan({l.name: l.rank for l in layers}, {l.name: l.shape for l in layers}),
+        encoder_params(model))
 
 # %% ../../nbs/rank/embedding.ipynb #52fa3703
 @torch.inference_mode(False)
@@ -75,7 +79,8 @@ def compress_embedding(
         replace(encoder_of(new), old, thin)
         record_plan(new)
         if done.nats and cal and 'grad_second_moment' in cal.words: done.predicted += .5*cal.tokens/cal.samples*dropped
-    done.embedding_rank, done.params = getattr(encoder_of(new).get_input_embeddings(), 'rank', None), encoder_params(new)
+    done.embedding_rank = getattr(encoder_of(new).get_input_embeddings(), 'rank', None)
+    done.params = encoder_params(new)
     done.seconds += time.time() - start
     new.compression = done
     return new

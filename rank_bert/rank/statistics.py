@@ -85,10 +85,12 @@ def _usable_labels(y, z, kind):
     "Move labels to where the prediction is; classes must exist and scores be finite."
     classes = kind == 'single_label_classification'
     bad = (y < 0)|(y >= z.shape[-1]) if classes else ~y.isfinite()
-    if bad.any(): raise ValueError(f"fisher='empirical' needs labels, {f'0 to {z.shape[-1] - 1}' if classes else 'all finite'}, "
+    if bad.any():
+        raise ValueError(f"fisher='empirical' needs labels, {f'0 to {z.shape[-1] - 1}' if classes else 'all finite'}, "
         f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
     return y.to(z.device)
 
+# %% ../../nbs/rank/statistics.ipynb #0288549e
 def cotangent(
     enc:nn.Module, # A transformers model
     out, # Its output
@@ -100,15 +102,18 @@ def cotangent(
     "Find what to pull back through a model."
     z, kind = prediction_of(enc, out, mask)
     if fisher == 'true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
-    elif kind == 'embedding' or z.ndim > 2: raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
+    elif kind == 'embedding' or z.ndim > 2:
+        raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(enc).__name__} is neither: use 'true'")
-    elif y is None: raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which needs none")
+    elif y is None:
+        raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which "
+            "needs none")
     else: v = EMPIRICAL_COTANGENTS[kind](z.detach(), _usable_labels(y, z, kind))
     return z, v*mask[..., None].to(v) if z.ndim > 2 else v
 
 # %% ../../nbs/rank/statistics.ipynb #295cf72b
 def _squared_rows(x, g):
-    "Sum over batch and columns of the squared per-sentence gradient: x (batch, length, n), g (batch, length, m) -> (m,)."
+    "Sum squared per-sentence gradients over batch and columns: x (batch, length, n), g (batch, length, m) -> (m,)."
     return ((x@x.mT@g)*g).flatten(0, 1).sum(0)
 
 # %% ../../nbs/rank/statistics.ipynb #718a823b
@@ -197,7 +202,8 @@ def result(self:LayerStatistics,
     if self.inputs: got.update(zip(ACTIVATION_STATISTICS, self.inputs.result()))
     if self.grads is not None: got['grad_second_moment'] = (_mirror(self.grads)/self.tokens).float()
     if self.weighted: got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
-    if self.rows is not None: got.update(fisher_rows=(self.rows/samples).float(), fisher_cols=(self.cols/samples).float())
+    if self.rows is not None:
+        got.update(fisher_rows=(self.rows/samples).float(), fisher_cols=(self.cols/samples).float())
     return {k: v for k, v in got.items() if k in self.want}
 
 # %% ../../nbs/rank/statistics.ipynb #4569f878
@@ -209,7 +215,8 @@ class WordStatistics:
         device, # Where to sum
     ):
         self.out, self.graded, self.tokens = None, graded, 0
-        self.counts, self.grads = _zeros(device, (embedding.num_embeddings,), (embedding.embedding_dim,)*2 if graded else (0, 0))
+        self.counts, self.grads = _zeros(device, (embedding.num_embeddings,),
+            (embedding.embedding_dim,)*2 if graded else (0, 0))
 
     def see(self, out):
         "Keep the output of a batch, and let its gradient reach it."
