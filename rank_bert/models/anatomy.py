@@ -277,7 +277,8 @@ Attention = namedtuple('Attention', 'name module query key value output size')
 def _self_attention_blocks(enc):
     "List the `Attention`s of an encoder; none where they are not laid out as BERT's."
     parts = ('query', 'key', 'value', 'attention_head_size', 'scaling')
-    found = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self') and all(hasattr(m, k) for k in parts)]
+    blocks = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self')]
+    found = [(n, m) for n, m in blocks if all(hasattr(m, k) for k in parts)]
     return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
         m.attention_head_size) for n, m in found]
 
