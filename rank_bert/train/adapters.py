@@ -111,7 +111,7 @@ def _hf_to_change(o, adapted=False):
     if hasattr(getattr(o, 'model', None), 'subspace'):
         raise ValueError('the learner is in a subspace: call remove_subspace(learn) first')
     if not adapted and (getattr(hf, 'peft_config', None) or any(hasattr(m, 'base_layer') for m in hf.modules())):
-        raise ValueError(f"{type(hf).__name__} has adapters already: merge_lora it first")
+        raise ValueError(f"{type(hf).__name__} has adapters already: call merge_lora first")
     return hf
 
 # %% ../../nbs/train/adapters.ipynb #2376fd24
