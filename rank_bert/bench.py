@@ -127,6 +127,7 @@ def _classifier_for(task, model, source, tokenizer, bs, n_train):
     _repeat_rows(learn.dls, n_train)
     return learn
 
+# %% ../nbs/bench.ipynb #b033780e
 def bench_train(
     task:str='sst2', # GLUE task
     model:str='prajjwal1/bert-tiny', # Name or folder; the three named BERTs are built from their configuration

@@ -274,10 +274,11 @@ def parameter_parts(
 # %% ../../nbs/models/anatomy.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')
 
-def _bert_attentions(enc):
+def _self_attention_blocks(enc):
     "List the `Attention`s of an encoder; none where they are not laid out as BERT's."
     parts = ('query', 'key', 'value', 'attention_head_size', 'scaling')
-    found = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self') and all(hasattr(m, k) for k in parts)]
+    blocks = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self')]
+    found = [(n, m) for n, m in blocks if all(hasattr(m, k) for k in parts)]
     return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
         m.attention_head_size) for n, m in found]
 
@@ -286,7 +287,7 @@ def attentions(
 )->list: # `Attention`s: name of the block, the block, its four linear layers, features of a head
     "Find the attention blocks of an encoder."
     enc = encoder_of(model)
-    if found := _bert_attentions(enc): return found
+    if found := _self_attention_blocks(enc): return found
     raise ValueError(f"{type(enc).__name__} (model type {enc.config.model_type!r}) has no attention blocks "
         "laid out as BERT's: its heads cannot be changed")
 
@@ -296,7 +297,7 @@ def heads_of(
 )->dict: # Name of the block without the base model's prefix -> [heads, features of each]
     "List the attention blocks whose heads differ from the config."
     enc = encoder_of(model)
-    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in _bert_attentions(enc)}
+    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in _self_attention_blocks(enc)}
     shape = {n: [a.query.out_features//a.size, a.size] for n, a in blocks.items()}
     c = enc.config
     return {n: s for n, s in shape.items() if s != [c.num_attention_heads, c.hidden_size//c.num_attention_heads]}

@@ -153,7 +153,7 @@ def _warn_missing(model, info, name, trained_head):
                   + _first_names(lost))
 
 # %% ../../nbs/models/base_models.ipynb #28aefd02
-def _warn_left_out(model, unexpected, name):
+def _warn_unused_weights(model, unexpected, name):
     "Warn about weights of the encoder in the checkpoint `name` that `model` has no place for."
     own = model.base_model_prefix + '.'
     parts = {n for n, _ in model.base_model.named_children()} # the file of a bare encoder has names without the prefix
@@ -180,7 +180,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     with quiet_transformers():
         model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit,
                                           output_loading_info=True, **kwargs)
-    _warn_left_out(model, info['unexpected_keys'], name)
+    _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
     return model
 

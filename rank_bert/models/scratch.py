@@ -56,8 +56,8 @@ def _check_tokens(ids, segments, emb):
         raise ValueError(f'input_ids should be (batch, length), both at least 1, not {tuple(ids.shape)}')
     most = emb.position.num_embeddings
     if ids.shape[1] > most:
-        raise ValueError(f'a text of {ids.shape[1]} tokens, but there are embeddings for {most} positions: truncate it, '
-                         f'as in tokenizer(..., truncation=True, max_length={most})')
+        raise ValueError(f'a text of {ids.shape[1]} tokens, but there are embeddings for {most} positions: '
+                         f'truncate it, as in tokenizer(..., truncation=True, max_length={most})')
     tables = ('input_ids', ids, emb.token.num_embeddings), ('token_type_ids', segments, emb.segment.num_embeddings)
     for name, o, n in tables:
         if o is None: continue
@@ -76,7 +76,7 @@ class SelfAttention(nn.Module):
     ):
         super().__init__()
         if heads < 1 or width % heads:
-            raise ValueError(f'a width of {width} cannot be shared out among {heads} heads: choose a divisor of {width}')
+            raise ValueError(f'{heads} heads cannot share a width of {width}: choose a divisor of {width}')
         self.heads, self.dropout = heads, dropout
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
     def _split(self, x): return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
@@ -188,7 +188,7 @@ class ScratchBert(nn.Module):
                         c.layer_norm_eps, c.hidden_dropout_prob, c.attention_probs_dropout_prob)
         self.encoder = Encoder([layer() for _ in range(c.num_hidden_layers)])
         self.pooler = Pooler(c.hidden_size) if pooler else None
-        self.apply(partial(_begin, std=c.initializer_range))
+        self.apply(partial(_draw_weights, std=c.initializer_range))
 
 # %% ../../nbs/models/scratch.ipynb #7cbd6309
 def _check_config(config):
@@ -199,7 +199,7 @@ def _check_config(config):
         raise ValueError('a decoder (is_decoder or add_cross_attention): this is an encoder only')
     return config
 
-def _begin(module, std):
+def _draw_weights(module, std):
     "Draw the weights of a linear layer or an embedding as BERT does."
     if not isinstance(module, (nn.Linear, nn.Embedding)): return
     nn.init.normal_(module.weight, std=std)
@@ -211,7 +211,7 @@ def forward(self:ScratchBert,
     input_ids:torch.Tensor, # `(batch, length)`
     attention_mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`; default: all are tokens
     token_type_ids:torch.Tensor=None, # Segments, `(batch, length)`; default: all in the first
-)->States: # `hidden`: layers + 1 tensors `(batch, length, width)`, embeddings first; `pooled`: `(batch, width)`, or None
+)->States: # `hidden`: layers + 1 tensors `(batch, length, width)`, embeddings first; `pooled`: `(batch, width)` or None
     "Encode texts."
     if attention_mask is not None and attention_mask.shape != input_ids.shape:
         raise ValueError(f'attention_mask is {tuple(attention_mask.shape)}, but input_ids {tuple(input_ids.shape)}: '
@@ -229,7 +229,7 @@ class ScratchClassifier(nn.Module):
         self.config, self.bert = config, ScratchBert(config)
         rate = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dropout, self.classifier = nn.Dropout(rate), nn.Linear(config.hidden_size, config.num_labels)
-        _begin(self.classifier, config.initializer_range)
+        _draw_weights(self.classifier, config.initializer_range)
 
     def forward(self, input_ids, attention_mask=None, token_type_ids=None):
         return self.classifier(self.dropout(self.bert(input_ids, attention_mask, token_type_ids).pooled))
@@ -258,7 +258,7 @@ class ScratchMaskedLM(nn.Module):
         super().__init__()
         self.config, self.bert = config, ScratchBert(config, pooler=False)
         self.head = MaskedLMHead(config.hidden_size, config.vocab_size, config.hidden_act, config.layer_norm_eps)
-        self.head.apply(partial(_begin, std=config.initializer_range))
+        self.head.apply(partial(_draw_weights, std=config.initializer_range))
 
     def forward(self, input_ids, attention_mask=None, token_type_ids=None):
         hidden = self.bert(input_ids, attention_mask, token_type_ids).hidden

@@ -69,7 +69,7 @@ class Calibration(dict):
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of sentences at a time."
     def __init__(self, model, want, fisher, seed):
-        self.enc, self.family, self.names = encoder_of(model), family_of(model), linears(model)
+        self.enc, self.family, self.linears = encoder_of(model), family_of(model), linears(model)
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
         self.device, self.samples, self.layers, self.last = next(self.enc.parameters()).device, 0, {}, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
@@ -115,12 +115,13 @@ def add(self:_Collector, x, y):
     self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
 
+# %% ../../nbs/rank/calibrate.ipynb #cbf59a39
 @patch
 @contextmanager
 def watching(self:_Collector):
     "Hook every layer, and the word embedding where gradients start; take the hooks out at the end."
     see = lambda l: lambda m, i, o: self.see_input(l, i[0], o)
-    handles = [l.module.register_forward_hook(see(l)) for l in self.names]
+    handles = [l.module.register_forward_hook(see(l)) for l in self.linears]
     if self.fisher:
         handles.append(self.enc.get_input_embeddings().register_forward_hook(lambda m, i, o: self.words.see(o)))
     try:
@@ -197,6 +198,7 @@ def save(self:Calibration,
         rest=self.rest, same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
+# %% ../../nbs/rank/calibrate.ipynb #fe61b242
 @patch(cls_method=True)
 def load(cls:Calibration,
     file, # Path of a file that `save` wrote

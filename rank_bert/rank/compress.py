@@ -174,6 +174,7 @@ def _truncated(self:Decomposed, plan):
         seconds=time.time() - start)
     return new
 
+# %% ../../nbs/rank/compress.ipynb #b1adccb5
 @patch
 def truncate(self:Decomposed,
     plan:dict, # Name -> rank or None; None for layers that it leaves out

@@ -81,5 +81,5 @@ def damped_root(
     for k in range(100):
         root, failed = torch.linalg.cholesky_ex(c + damping*10**k*scale*eye)
         if not failed: return root
-    raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} positive: "
-                     "pass a positive semi-definite one")
+    raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} "
+                     "positive: pass a positive semi-definite one")

@@ -90,6 +90,7 @@ def _usable_labels(y, z, kind):
         f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
     return y.to(z.device)
 
+# %% ../../nbs/rank/statistics.ipynb #0288549e
 def cotangent(
     enc:nn.Module, # A transformers model
     out, # Its output

@@ -31,7 +31,8 @@ def _shared_facts(o):
     return {'task': getattr(learn, 'task', '') or None,
             'kind of task': type(enc).__name__.partition('For')[2] or 'none (a bare encoder has no logits)',
             'kind of head': problem_type(enc.config), 'number of labels': enc.config.num_labels,
-            'labels': None if any(v.startswith('label_') for v in names) else names, 'vocabulary size': enc.config.vocab_size,
+            'labels': None if any(v.startswith('label_') for v in names) else names,
+            'vocabulary size': enc.config.vocab_size,
             'words': tokenizer and tokenizer.get_vocab()}
 
 # %% ../../nbs/train/distill.ipynb #c31f610e
@@ -41,7 +42,9 @@ def check_pair(
 ):
     "Raise `ValueError` if a teacher and a student do not belong together."
     params = [{id(p) for p in model_of(o).parameters()} for o in (student, teacher)]
-    if params[0] & params[1]: raise ValueError('teacher and student share weights, so the teacher would change as the student learns: give a copy')
+    if params[0] & params[1]:
+        raise ValueError('teacher and student share weights, so the teacher would change as the student learns: '
+                         'give a copy')
     ours, theirs = _shared_facts(student), _shared_facts(teacher)
     for k, s in ours.items():
         if s is None or theirs[k] is None or s == theirs[k]: continue
@@ -65,18 +68,27 @@ class Watch:
         for h in self.hooks: h.remove()
         return self.out
 
+# %% ../../nbs/train/distill.ipynb #ad7d3296
+def _unhook(enc):
+    "Remove the hooks that transformers collects inner states with."
+    for m in enc.modules():
+        ours = [k for k, h in m._forward_hooks.items() if getattr(h, '__module__', '').endswith('.output_capturing')]
+        for k in ours: del m._forward_hooks[k]
+        m.__dict__.pop('_output_capturing_hooks_installed', None)
+
 # %% ../../nbs/train/distill.ipynb #eddfa1b0
 def _scheduled(value, progress): return float(value(progress)) if callable(value) else float(value)
 
 def check_weights(
     weights:dict, # Name of a loss to weight
 )->dict: # A copy
-    "Raise `ValueError` unless `weights` are numbers or schedules of known losses, with something to ask of the teacher."
+    "Raise `ValueError` unless `weights` name losses, and at least one of the teacher's."
     for k, v in weights.items():
         check_name(k, 'loss', ['task', *DISTIL_LOSSES])
         if not callable(v): check_positive(v, f'the weight of {k!r}', zero=True)
     if not any(callable(v) or v > 0 for k, v in weights.items() if k != 'task'):
-        raise ValueError(f'weights {weights!r} ask nothing of the teacher: give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
+        raise ValueError(f'weights {weights!r} ask nothing of the teacher: '
+                         f'give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
     return dict(weights)
 
 # %% ../../nbs/train/distill.ipynb #9c4f710d
@@ -84,9 +96,9 @@ class DistilCallback(Callback):
     "Train the model of a learner with the outputs of a larger one."
     order, run_valid = 5, False # before gradient accumulation and mixed precision, which change the loss
     def __init__(self,
-        teacher, # Transformers model, module that contains one, or learner; untouched, and not exported with the learner
+        teacher, # Transformers model, module that contains one, or learner; untouched, and not exported
         temperature:float=2., # Of the softened predictions; a number, or a schedule
-        weights:dict=None, # 'task' or a key of `DISTIL_LOSSES` to a number or a schedule; default: soft 5, task 2, cosine 1
+        weights:dict=None, # 'task' or a name of `DISTIL_LOSSES` -> number or schedule; default soft 5, task 2, cosine 1
         layer_map:list=None, # For each layer of the student one of the teacher's, see `match_layers`
     ):
         self.teacher, self.temperature, self.layer_map = model_of(teacher), temperature, layer_map
@@ -98,6 +110,21 @@ class DistilCallback(Callback):
         left_out = ('teacher', 'projection', '_seen', '_watch', '_from', '_read')
         return {**self.__dict__, **dict.fromkeys(left_out), '_undo': []}
 
+# %% ../../nbs/train/distill.ipynb #5d1d0016
+class LossMean(Metric):
+    "Average a loss over the training batches of an epoch."
+    def __init__(self,
+        owner:DistilCallback, # Whose losses
+        term:str, # Name of the loss
+    ): self.owner, self.term = owner, term
+    @property
+    def name(self): return f'train_{self.term}'
+    @property
+    def value(self):
+        rows = self.owner.rows
+        values = [float(r[self.term]) for r in rows if r['epoch'] == rows[-1]['epoch'] and self.term in r]
+        return sum(values)/len(values) if values else float('nan')
+
 # %% ../../nbs/train/distill.ipynb #f2e29d0f
 @patch
 def _asks(self:DistilCallback, what):
@@ -107,7 +134,8 @@ def _asks(self:DistilCallback, what):
 @patch
 def before_fit(self:DistilCallback):
     "Check that teacher and student match, and prepare both."
-    if self.teacher is None: raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
+    if self.teacher is None:
+        raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
     self._restore()
     student, teacher = encoder_of(self.learn.model), self.teacher
     for o in (self._from, teacher):
@@ -116,17 +144,9 @@ def before_fit(self:DistilCallback):
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
     self._prepare(student)
     self.rows, self._read = [], BertWrapper(teacher)._inputs
-    self.learn.metrics = [m for m in self.learn.metrics if not isinstance(m, LossMean)] + [LossMean(self, k) for k in self.weights]
+    self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
-
-# %% ../../nbs/train/distill.ipynb #ad7d3296
-def _unhook(enc):
-    "Remove the hooks that transformers collects inner states with."
-    for m in enc.modules():
-        for k in [k for k, h in m._forward_hooks.items() if getattr(h, '__module__', '') == 'transformers.utils.output_capturing']:
-            del m._forward_hooks[k]
-        m.__dict__.pop('_output_capturing_hooks_installed', None)
 
 # %% ../../nbs/train/distill.ipynb #0c39ad81
 @patch
@@ -189,7 +209,9 @@ def before_batch(self:DistilCallback):
     asked = [DISTIL_LOSSES[k] for k, w in self._now.items() if w and k != 'task']
     self._close()
     self._seen = None
-    if asked: self._watch = Watch(encoder_of(self.learn.model), any(o.hidden for o in asked), any(o.attentions for o in asked))
+    if asked:
+        self._watch = Watch(encoder_of(self.learn.model), any(o.hidden for o in asked),
+            any(o.attentions for o in asked))
 
 @patch
 def _close(self:DistilCallback):
@@ -206,13 +228,15 @@ def after_pred(self:DistilCallback):
     "Let the teacher read the batch."
     if self._watch is None: return
     ask, x, out = self._watch.ask, self.xb[0], self._close()
-    if out is None: raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is nothing '
-                                     'to compare: put the model into a BertWrapper')
+    if out is None:
+        raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
+                         'nothing to compare: put the model into a BertWrapper')
     with torch.no_grad(): theirs = self.teacher(**self._read(x), **ask)
     mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), problem_type(self.teacher.config)
     def matched(o, layers):
         hidden = 'output_hidden_states' in ask and [o.hidden_states[i] for i in (0, *layers)]
-        return Seen(o.logits, hidden, 'output_attentions' in ask and [o.attentions[i-1] for i in layers if o.attentions], mask, kind)
+        return Seen(o.logits, hidden,
+            'output_attentions' in ask and [o.attentions[i-1] for i in layers if o.attentions], mask, kind)
     self._seen = matched(out, range(1, len(self.pairs) + 1)), matched(theirs, self.pairs)
 
 # %% ../../nbs/train/distill.ipynb #90a74956
@@ -233,25 +257,13 @@ def after_loss(self:DistilCallback):
     total = sum(w*terms[k] for k, w in self._now.items() if w)
     self.learn.loss_grad = total if isinstance(total, torch.Tensor) else 0*task
     self.learn.loss = self.learn.loss_grad.clone()
-    self.rows.append(dict(epoch=self.epoch, progress=self.pct_train, total=self.learn.loss.detach(), **{k: v.detach() for k, v in terms.items()}))
+    self.rows.append(dict(epoch=self.epoch, progress=self.pct_train, total=self.learn.loss.detach(),
+        **{k: v.detach() for k, v in terms.items()}))
     self._seen = None
 
 # %% ../../nbs/train/distill.ipynb #51213bc8
 @patch(as_prop=True)
-def history(self:DistilCallback)->pd.DataFrame: # A row for each training batch of the last `fit`; `total` is the weighted sum
+def history(self:DistilCallback)->pd.DataFrame: # A row for each training batch; `total` is the weighted sum
     "Tabulate the losses."
-    return pd.DataFrame([{k: float(v) for k, v in r.items()} for r in self.rows]).astype({'epoch': int} if self.rows else {})
-
-class LossMean(Metric):
-    "Average a loss over the training batches of an epoch."
-    def __init__(self,
-        owner:DistilCallback, # Whose losses
-        term:str, # Name of the loss
-    ): self.owner, self.term = owner, term
-    @property
-    def name(self): return f'train_{self.term}'
-    @property
-    def value(self):
-        rows = self.owner.rows
-        values = [float(r[self.term]) for r in rows if r['epoch'] == rows[-1]['epoch'] and self.term in r]
-        return sum(values)/len(values) if values else float('nan')
+    rows = [{k: float(v) for k, v in r.items()} for r in self.rows]
+    return pd.DataFrame(rows).astype({'epoch': int} if rows else {})

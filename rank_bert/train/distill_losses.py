@@ -36,8 +36,8 @@ def soft_loss(
 )->torch.Tensor: # Nats a text, or a token of a language model
     "Compute the divergence of softened predictions, times the square of the temperature."
     if student.shape != teacher.shape:
-        raise ValueError(f'the student gives logits of shape {tuple(student.shape)}, the teacher {tuple(teacher.shape)}: '
-                         'choose a teacher of the same task and labels')
+        raise ValueError(f'the student gives logits of shape {tuple(student.shape)}, the teacher '
+                         f'{tuple(teacher.shape)}: choose a teacher of the same task and labels')
     each = DIVERGENCES[kind](_at_least_float32(teacher)/temperature, _at_least_float32(student)/temperature)
     return temperature**2*_mean_of_tokens(each, mask if each.ndim > 1 else None)
 
@@ -65,7 +65,7 @@ def hidden_loss(
 _LEAST_PROB = 1e-30 # smallest probability whose logarithm counts
 
 def _score_gap(s, t, mask):
-    "Compute the mean squared difference of scores behind probabilities `(n, heads, length, length)`, up to a constant in each row."
+    "Compare the scores behind probabilities `(n, heads, length, length)`, up to a constant in each row."
     s, t, real = _at_least_float32(s), _at_least_float32(t), mask.bool()
     kept = real[:, None, :, None] & real[:, None, None, :] & (s > _LEAST_PROB) & (t > _LEAST_PROB)
     gap = s.where(kept, 1.).log() - t.where(kept, 1.).log()
@@ -91,8 +91,8 @@ def check_heads(
 ):
     "Raise `ValueError` unless attention can be compared head by head."
     if student != teacher:
-        raise ValueError(f"the student has {student} attention heads in a layer, the teacher {teacher}: give the student as many "
-                         "heads (TinyBERT does), or leave 'attention' out of the weights")
+        raise ValueError(f"the student has {student} attention heads in a layer, the teacher {teacher}: give the student "
+                         "as many heads (TinyBERT does), or leave 'attention' out of the weights")
 
 # %% ../../nbs/train/distill_losses.ipynb #92a8e745
 DISTIL_LOSSES = {}
@@ -124,5 +124,6 @@ def match_layers(
 )->list: # For each layer of the student one of the teacher's, from 1
     "Choose the layer of the teacher that each layer of the student learns from."
     if layers is None: return [max(1, round((j + 1)*n_teacher/n_student)) for j in range(n_student)]
-    if len(layers) != n_student: raise ValueError(f'layer_map has {len(layers)} entries for {n_student} layers of the student')
+    if len(layers) != n_student:
+        raise ValueError(f'layer_map has {len(layers)} entries for {n_student} layers of the student')
     return [check_count(i, 'an entry of layer_map', most=n_teacher) for i in layers]

@@ -24,12 +24,14 @@ GLUE_METRICS = {t: ['accuracy'] for t in GLUE_TASKS} | dict(
 # %% ../../nbs/train/glue_learner.ipynb #e2de40cc
 def _tokenizer_for(model, source, tokenizer):
     "Find the tokenizer, and tell whether it is the sample's instead of the model's own."
-    if tokenizer is not None: return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
+    if tokenizer is not None:
+        return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
     named = not isinstance(model, nn.Module)
     if str(source) == 'sample' and not (named and is_model_folder(model)): return sample_tokenizer(), True
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
-    except OSError as e: raise OSError(f'no tokenizer for {model}: {e}; or give tokenizer=, such as the folder of another model') from None
+    except OSError as e:
+        raise OSError(f'no tokenizer for {model}: {e}; or give tokenizer=, such as a model folder') from None
 
 # %% ../../nbs/train/glue_learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])
@@ -37,7 +39,7 @@ def glue_learner(
     task:str, # One of `GLUE_TASKS`
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name on the hub, folder of a saved model, or classifier
     source:str|Path=None, # 'sample', a folder, or None for $RANK_BERT_GLUE, else the hub; see `load_glue`
-    pretrained:bool=None, # True: pretrained weights or an error; False: random ones; None: pretrained ones if there are any
+    pretrained:bool=None, # As for `get_pretrained_model`
     tokenizer=None, # Tokenizer, or the name or folder of one; default: the model's, or the sample's
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
@@ -47,7 +49,8 @@ def glue_learner(
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task."
     task, source = glue_task(task).name, glue_source(source)
-    if str(source) not in ('sample', 'hub'): task_folder(task, source) # a wrong folder should not look like a missing tokenizer
+    if str(source) not in ('sample', 'hub'):
+        task_folder(task, source) # a wrong folder should not look like a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)

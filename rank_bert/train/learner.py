@@ -29,7 +29,8 @@ from transformers import PreTrainedModel
 from ..data.tokens import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
-from ..models.base_models import (BERT_CONFIGS, BertWrapper, evaluating, get_pretrained_model, get_tokenizer, problem_type,
+from ..models.base_models import (BERT_CONFIGS, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
+    problem_type,
                                           quiet_transformers)
 from ..models.classifier import PooledForSequenceClassification, pooled_classifier
 from ..rank.compress import compress as compress_model
@@ -52,7 +53,8 @@ def encoder_splitter(
     hf = encoder_of(model)
     base = getattr(hf, hf.base_model_prefix, hf)
     of = lambda m: [] if m is None else list(m.parameters())
-    layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)), key=lambda m: sum(p.numel() for p in of(m)), default=[])
+    layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)),
+        key=lambda m: sum(p.numel() for p in of(m)), default=[])
     pooler = getattr(base, 'pooler', None)
     in_layers, in_pooler, in_base = ({id(p) for p in of(m)} for m in (layers or None, pooler, base))
     first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
@@ -72,7 +74,8 @@ class FusedOptimizer(OptimWrapper):
 
     def step(self, closure=None):
         groups, exempt = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
-        def part(g, marked, **kwargs): return {**g, 'params': [p for p in g['params'] if (id(p) in exempt) == marked], **kwargs}
+        def part(g, marked, **kwargs):
+            return {**g, 'params': [p for p in g['params'] if (id(p) in exempt) == marked], **kwargs}
         self.opt.param_groups = [part(g, False) for g in groups] + [part(g, True, weight_decay=0.) for g in groups]
         try: return self.opt.step(closure)
         finally: self.opt.param_groups = groups
@@ -142,22 +145,26 @@ def _build_classifier(name, dls, pretrained, task, own_vocab):
         res = get_pretrained_model(name, task, n, pretrained)
         if not published or len(tok) == res.config.vocab_size: return res
         pretrained = True if res.weights_from != 'random' else None
-    if pretrained: raise ValueError(f"the weights of {name} go with their own vocabulary, not with this tokenizer's {len(tok):,} tokens: "
-                                    "use the model's own tokenizer and other data, or random weights (pretrained=False)")
+    if pretrained:
+        raise ValueError(f"the weights of {name} go with their own vocabulary, not with this tokenizer's {len(tok):,} "
+                         "tokens: use the model's own tokenizer and other data, or random weights (pretrained=False)")
     return get_pretrained_model(name, task, n, False, vocab_size=len(tok), pad_token_id=tok.pad_token_id or 0)
 
 # %% ../../nbs/train/learner.ipynb #5d1a0014
 def _match_vocab(hf, folder, tokenizer):
-    "Raise if the tokenizer has ids that the model lacks, and warn if a model's `folder` has a tokenizer with other ids."
+    "Refuse a tokenizer with ids that the model lacks, and warn if the model's `folder` has other ids."
     have, need = hf.config.vocab_size, len(tokenizer)
-    if need > have: raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: give the model's own tokenizer=")
+    if need > have:
+        raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: "
+                         "give the model's own tokenizer=")
     if folder is None or tokenizer.name_or_path == str(folder): return
     try: own = get_tokenizer(folder)
     except FileNotFoundError: return
     if odd := set(tokenizer.get_vocab().items()) - set(own.get_vocab().items()):
         token, i = min(odd, key=lambda o: o[1])
         theirs = own.convert_ids_to_tokens(i) if i < len(own) else None
-        warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: its token {i} is {token!r}, there {theirs!r}")
+        warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
+                      f"its token {i} is {token!r}, there {theirs!r}")
 
 # %% ../../nbs/train/learner.ipynb #5d1a0017
 def _match_padding(hf, tokenizer):
@@ -173,7 +180,8 @@ def _name_labels(hf, vocab):
     names, have = [str(o) for o in vocab], list(hf.config.id2label.values())
     ours, theirs = ([o.casefold() for o in v] for v in (names, have))
     if sorted(ours) == sorted(theirs) and ours != theirs:
-        raise ValueError(f'the data number the labels {names}, the model {have}: give the labels in the order of the model')
+        raise ValueError(f'the data number the labels {names}, the model {have}: '
+                         'give the labels in the order of the model')
     if ours != theirs and not all(o.startswith('label_') for o in theirs):
         warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
     hf.config.id2label = dict(enumerate(names))
@@ -184,7 +192,8 @@ def _match_head(hf, dls):
     "Choose the kind of head that suits the labels of the data."
     has, multi, several = problem_type(hf.config), 'multi_label_classification', getattr(dls, 'multi_label', False)
     if not several and has == multi:
-        raise ValueError('the model gives several labels a text, and the data have one: give lists of labels, or another model')
+        raise ValueError('the model gives several labels a text, and the data have one: '
+                         'give lists of labels, or another model')
     if several and (hf.config.problem_type or multi) != multi:
         warnings.warn(f'the head of the model was trained for {has}; from here on it is for {multi}')
     return multi if several else has
@@ -219,7 +228,8 @@ def encoder_learner(
     "Make a learner for data loaders with texts."
     set_seed(seed)
     given = isinstance(model, nn.Module)
-    hf = _with_pooling(encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab), pooling)
+    hf = _with_pooling(encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab),
+        pooling)
     _match_vocab(hf, None if given or not (folder := Path(model).expanduser()).is_dir() else folder, dls.tokenizer)
     _match_padding(hf, dls.tokenizer)
     _name_labels(hf, dls.vocab)
@@ -228,7 +238,8 @@ def encoder_learner(
     check_metrics(names, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
-    learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind) for n in names], splitter=encoder_splitter, **kwargs)
+    learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind) for n in names],
+        splitter=encoder_splitter, **kwargs)
     learn.task, learn.score_names, learn.seed = task, list(names), seed
     return learn
 
@@ -254,7 +265,9 @@ def logits(self:EncoderLearner,
     device, outs, targs = next(self.model.parameters()).device, [], []
     with evaluating(self.model):
         for x, *y in self.dls.valid if dl is None else dl:
-            if not y: raise ValueError('the data loader has no labels: call predict for the labels of texts, or get_preds(dl=...) for probabilities')
+            if not y:
+                raise ValueError('the data loader has no labels: call predict for the labels of texts, '
+                                 'or get_preds(dl=...) for probabilities')
             outs.append(self.model(to_device(x, device)).float().cpu())
             targs.append(y[0].cpu())
     return torch.cat(outs), torch.cat(targs)
@@ -290,7 +303,8 @@ def predict(self:EncoderLearner,
     "Predict the label of a text, a pair, or a list of them."
     one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
     texts, pairs = split_pairs([item] if one else item, len(self.dls.text_cols))
-    batches = encode_texts(self.dls.tokenizer, texts if pairs is None else list(zip(texts, pairs)), max_length=self.dls.max_length, bs=bs)
+    batches = encode_texts(self.dls.tokenizer, texts if pairs is None else list(zip(texts, pairs)),
+        max_length=self.dls.max_length, bs=bs)
     probs = np.concatenate([self.model.predict_proba(x) for x in batches])
     res = L(_decision(p, self.kind, self.hf_model.config.id2label) for p in probs)
     return res[0] if one else res
@@ -325,7 +339,8 @@ def compress(self:Learner,
     if data is None and get_decomposition(kwargs.get('method', 'kronecker')).needs: data = self.dls.train.new()
     small = compress_model(self.model, budget, data, **kwargs)
     cbs = [_without_learner(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
-    same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn', 'moms', 'path', 'model_dir')}
+    same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
+        'moms', 'path', 'model_dir')}
     res = type(self)(self.dls, small, self.loss_func, cbs=cbs, **same)
     for k in ('task', 'score_names', 'seed'):
         if hasattr(self, k): setattr(res, k, getattr(self, k))

@@ -1,4 +1,4 @@
-"""A masked language model from text files, dense or low-rank from the start, that can be killed and goes on to the same bits.
+"""Pretrain a masked language model on your own text, dense or low-rank from the start, and resume a killed run bit for bit.
 
 Docs: https://rank-bert.github.io/rank_bert/train/pretrain.html.md"""
 
@@ -6,26 +6,25 @@ Docs: https://rank-bert.github.io/rank_bert/train/pretrain.html.md"""
 
 # %% auto #0
 __all__ = ['MLM_HEADS', 'mlm_dls', 'MaskedLM', 'MaskedLoss', 'uniform_ranks', 'MLMLearner', 'mlm_learner', 'warmup_linear',
-           'Checkpoints', 'step_seconds', 'pretrain', 'plot_pretraining']
+           'PretrainingLog', 'step_seconds', 'pretrain', 'plot_pretraining']
 
 # %% ../../nbs/train/pretrain.ipynb #b523d868
-import copy, hashlib, inspect, json, math, os, random, shutil, time, warnings
-from functools import partial
+import copy, hashlib, json, math, shutil, time, warnings
 from pathlib import Path
-import numpy as np, pandas as pd, safetensors.torch as st, torch, torch.nn.functional as F
+import numpy as np, pandas as pd, torch, torch.nn.functional as F
 from fastai.callback.core import Callback
-from fastai.callback.schedule import ParamScheduler, SchedLin, combine_scheds
+from fastai.callback.schedule import ParamScheduler
 from fastai.callback.training import GradientClip
 from fastai.data.core import DataLoaders
-from fastai.learner import AvgMetric, CancelEpochException, Learner
+from fastai.learner import AvgMetric, Learner
 from fastai.torch_core import default_device, set_seed, to_device
-from fastcore.basics import patch, store_attr
+from fastcore.basics import patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
 from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM, BertConfig, BertForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase
-from ..checks import check_fraction
+from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus, split_documents, tokenize_corpus,
                                    unigram_entropy)
 from ..io import check_new, new_folder
@@ -33,37 +32,41 @@ from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, bert_config, count_parameters, evaluating, get_tokenizer, quiet_transformers
 from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
+from .resume import ResumeFit, machine_info, read_checkpoint
 
 # %% ../../nbs/train/pretrain.ipynb #39928861
-def _documents(files): return files if isinstance(files, (list, tuple)) and files and isinstance(files[0], (list, tuple)) else read_corpus(files)
+def _read_documents(files):
+    "Read text files, unless `files` are documents already."
+    return files if isinstance(files, (list, tuple)) and files and isinstance(files[0], (list, tuple)) else read_corpus(files)
 
+@delegates(MaskedDL.__init__, but=['dataset', 'bs', 'shuffle', 'stops', 'seed'])
 def mlm_dls(
-    files, # Text file(s), folder(s) of them, or documents as `read_corpus` gives them
+    files, # Text file(s), folder(s) of them, or documents as `read_corpus` returns them
     tokenizer:PreTrainedTokenizerBase=None, # None to train one, see `corpus_tokenizer`
     vocab_size:int=None, # Size of the vocabulary to train; None for 8,000, or as many as the text supports
     max_length:int=128, # Tokens of a row, special ones included
     bs:int=32, # Rows a batch
     layout:str='packed', # 'packed', 'document' or 'line', see `make_examples`
     next_sentence:bool=False, # Rows of two segments, for BERT's second objective?
-    p:float=0.15, # Share of the tokens to hide
-    masks:int=None, # Number of different masks of a row: None for new ones in each pass (RoBERTa), 10 for BERT, 1 for the same ones always
-    whole_word:bool=False, # Hide all tokens of a word, or none?
-    valid=0.05, # Share of the text to validate on, or other files
+    valid=0.05, # Fraction of the text to validate on, or other files
     val_bs:int=None, # Rows a batch to validate on; None for twice `bs`
     seed:int=42, # Decides what is set aside, orders and masks
     device=None, # Where batches go; None for a GPU if there is one
+    **kwargs
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
     "Make masked batches from text files."
-    check_fraction(p, 'mask probability', one=False)
-    check_layout('pairs' if next_sentence else layout, max_length, tokenizer and tokenizer.model_max_length)
-    docs = _documents(files)
-    train, valid = split_documents(docs, valid, seed) if isinstance(valid, (int, float)) else (docs, _documents(valid))
+    masking = dict(p=0.15, masks=None, whole_word=False) | kwargs
+    check_fraction(masking['p'], 'mask probability', one=False)
+    layout_, settings = 'pairs' if next_sentence else layout, dict(max_length=max_length, bs=bs, layout=layout, next_sentence=next_sentence, seed=seed)
+    check_layout(layout_, max_length, tokenizer and tokenizer.model_max_length)
+    docs = _read_documents(files)
+    train, valid = split_documents(docs, valid, seed) if isinstance(valid, (int, float)) else (docs, _read_documents(valid))
     tok = tokenizer or corpus_tokenizer(train, vocab_size, max_length=max(512, max_length))
     corpora = [tokenize_corpus(o, tok) for o in (train, valid)]
-    rows = [make_examples(o, 'pairs' if next_sentence else layout, max_length, seed) for o in corpora]
-    res = DataLoaders(MaskedDL(rows[0], bs, True, p, masks, whole_word, seed=seed), MaskedDL(rows[1], val_bs or 2*bs, False, p, 1, whole_word, seed=seed),
+    rows = [make_examples(o, layout_, max_length, seed) for o in corpora]
+    res = DataLoaders(MaskedDL(rows[0], bs, True, seed=seed, **masking), MaskedDL(rows[1], val_bs or 2*bs, False, seed=seed, **masking | dict(masks=1)),
                       device=device or default_device())
-    res.corpora = corpora
+    res.corpora, res.settings = corpora, settings | masking
     return res
 
 # %% ../../nbs/train/pretrain.ipynb #68294efe
@@ -90,7 +93,7 @@ class MaskedLM(BertWrapper):
 
 # %% ../../nbs/train/pretrain.ipynb #e2ff4d75
 class MaskedLoss:
-    "Cross-entropy of the hidden tokens, plus that of the next sentence where it is asked for."
+    "Cross-entropy of the hidden tokens, plus that of the next sentence if there is one."
     def __call__(self, preds, y, nxt=None):
         if nxt is None: return F.cross_entropy(preds, y)
         return F.cross_entropy(preds[0], y) + F.cross_entropy(preds[1], nxt)
@@ -98,33 +101,46 @@ class MaskedLoss:
 # %% ../../nbs/train/pretrain.ipynb #9a89efd0
 def uniform_ranks(
     model:nn.Module, # A transformers model, or a module that contains one
-    rank:int|float, # The rank of every map, or the fraction of each map's weights to keep, in (0, 1)
+    rank:int|float, # The rank of every linear layer, or the fraction of each one's weights to keep, in (0, 1)
 )->dict: # Module name -> rank
     "Make a rank plan that treats all linear layers of an encoder alike."
-    if isinstance(rank, bool) or not isinstance(rank, (int, float)) or rank <= 0 or (isinstance(rank, float) and rank >= 1):
-        raise ValueError(f'rank is {rank!r}, which is neither a positive whole number nor a fraction between 0 and 1')
-    of = lambda m, n: rank if isinstance(rank, int) else max(1, int(rank*n*m/(m+n)))
-    return {o.name: of(*o.shape) for o in linears(model)}
+    rank = check_fraction(rank, 'rank', one=False) if isinstance(rank, float) else check_count(rank, 'rank')
+    def rank_of(m, n): return rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
+    return {l.name: rank_of(*l.shape) for l in linears(model)}
 
 # %% ../../nbs/train/pretrain.ipynb #565b7d88
-def _new_model(model, tokenizer, next_sentence, **overrides):
-    "A masked language model: `model` if it is one, else one of that shape, or from that folder."
-    if isinstance(model, nn.Module): return encoder_of(model)
-    if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)):
-        with quiet_transformers(): res, info = (BertForPreTraining if next_sentence else AutoModelForMaskedLM).from_pretrained(model, dtype=torch.float32, output_loading_info=True)
-        if lost := sorted(info['missing_keys']): warnings.warn(f'{model} has no weights for {len(lost)} tensors, which are random: {", ".join(lost[:3])}')
-        return res
-    config = copy.deepcopy(model) if isinstance(model, PreTrainedConfig) else bert_config(model)
-    if not isinstance(model, PreTrainedConfig): config.initializer_range = 0.02*(768/config.hidden_size)**0.5
+def _is_saved_model(model): return isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model))
+
+def _load_mlm(folder, next_sentence):
+    "Load a masked language model, and warn about weights that its folder lacks."
+    cls = BertForPreTraining if next_sentence else AutoModelForMaskedLM
+    with quiet_transformers(): res, info = cls.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    if lost := sorted(info['missing_keys']): warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
+    return res
+
+def _mlm_config(model, tokenizer, init_std):
+    "Make the configuration of a new model for a tokenizer."
+    if isinstance(model, PreTrainedConfig): config = copy.deepcopy(model)
+    else:
+        config = bert_config(model)
+        config.initializer_range = 0.02*(768/config.hidden_size)**0.5
     config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
-    for k, v in overrides.items(): setattr(config, k, v)
+    if init_std is not None: config.initializer_range = init_std
+    return config
+
+def _mlm_model(model, tokenizer, next_sentence, init_std=None):
+    "Find, load or make a masked language model."
+    if isinstance(model, nn.Module): return encoder_of(model)
+    if _is_saved_model(model): return _load_mlm(model, next_sentence)
+    config = _mlm_config(model, tokenizer, init_std)
     if next_sentence and not isinstance(config, BertConfig): raise ValueError(f'the next-sentence objective is for BERT, not for {config.model_type}')
     res = BertForPreTraining(config) if next_sentence else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
 
-def _positions(model, default):
-    "How many tokens a model can tell apart; RoBERTa's positions begin behind that of padding."
+# %% ../../nbs/train/pretrain.ipynb #7e89fc10
+def _num_positions(model, default):
+    "Count the positions that a model can tell apart."
     table = next((m for k, m in model.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding)), None)
     longest = getattr(model.config, 'max_position_embeddings', default)
     return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
@@ -134,24 +150,29 @@ def _set_dropout(model, p):
     for m in model.modules():
         if isinstance(m, nn.Dropout): m.p = p
 
+def _match_rows(model, rows):
+    "Raise `ValueError` unless a model takes the rows and the vocabulary of a `MaskedTexts`."
+    pairs, vocab, longest = rows.y is not None, len(rows.tokenizer), _num_positions(model, rows.max_length)
+    if model.config.vocab_size < vocab:
+        raise ValueError(f"the tokenizer has {vocab:,} tokens but the model only {model.config.vocab_size:,}: pass the model's own tokenizer=")
+    if pairs != isinstance(model, BertForPreTraining):
+        raise ValueError(f"a {type(model).__name__} goes with next_sentence={not pairs}, but the rows are {'' if pairs else 'no '}pairs")
+    if longest < rows.max_length: raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
+
 # %% ../../nbs/train/pretrain.ipynb #7d56d5e3
 class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer."
-    first_epoch = 0
-    def _do_fit(self):
-        first, self.first_epoch = self.first_epoch, 0
-        for self.epoch in range(first, self.n_epoch): self._with_events(self._do_epoch, 'epoch', CancelEpochException)
 
 def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
 
-class _Perplexity(AvgMetric):
+class _MaskedPerplexity(AvgMetric):
     "Exponential of the mean loss of the hidden tokens."
     def __init__(self): super().__init__(lambda z, y, *_: F.cross_entropy(_scores_of(z), y))
-    value = property(lambda self: math.exp(float(super(_Perplexity, self).value)))
+    value = property(lambda self: math.exp(float(super(_MaskedPerplexity, self).value)))
     name = 'perplexity'
 
-class _Accuracy(AvgMetric):
-    "Share of the hidden tokens that get the highest score."
+class _MaskedAccuracy(AvgMetric):
+    "Fraction of the hidden tokens that get the highest score."
     def __init__(self): super().__init__(lambda z, y, *_: (_scores_of(z).argmax(-1) == y).float().mean())
     name = 'accuracy'
 
@@ -164,44 +185,42 @@ def mlm_learner(
     dropout:float=0., # While pretraining
     init_std:float=None, # Scale of the initial weights; None for 0.02 at 768 features and more for fewer (a configuration keeps its own)
     bf16:bool=False, # Run the forward pass in bfloat16?
+    warmup:float=0.05, # Fraction of the steps over which `fit_warmup` raises the learning rate
     seed:int=42, # Reaches the initial weights and dropout
     **kwargs
 )->MLMLearner: # Ready to fit
     "Make a learner that pretrains a masked language model."
     set_seed(seed)
-    tok, pairs = dls.tokenizer, dls.train_ds.y is not None
-    hf = _new_model(model, tok, pairs, **({} if init_std is None else dict(initializer_range=init_std)))
-    if hf.config.vocab_size < len(tok): raise ValueError(f"the tokenizer has {len(tok):,} tokens but the model only {hf.config.vocab_size:,}: give the model's own tokenizer=")
-    longest = _positions(hf, dls.train_ds.max_length)
-    if pairs != isinstance(hf, BertForPreTraining): raise ValueError(f"a {type(hf).__name__} goes with next_sentence={not pairs}, but the rows {'are' if pairs else 'are no'} pairs")
-    if longest < dls.train_ds.max_length: raise ValueError(f'max_length is {dls.train_ds.max_length}, but the model has only {longest} positions')
+    hf = _mlm_model(model, dls.tokenizer, dls.train_ds.y is not None, init_std)
+    _match_rows(hf, dls.train_ds)
     if rank is not None: apply_plan(hf, uniform_ranks(hf, rank))
     _set_dropout(hf, dropout)
     kwargs = {'opt_func': adamw, 'lr': 2e-3, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed), GradientClip(1.)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
-    learn = MLMLearner(dls, MaskedLM(hf), MaskedLoss(), metrics=[_Perplexity(), _Accuracy()], splitter=lambda m: L([p for p in m.parameters() if p.requires_grad]), **kwargs)
-    learn.task, learn.seed = 'masked language modelling', seed
+    learn = MLMLearner(dls, MaskedLM(hf), MaskedLoss(), metrics=[_MaskedPerplexity(), _MaskedAccuracy()],
+                       splitter=lambda m: L([p for p in m.parameters() if p.requires_grad]), **kwargs)
+    learn.task, learn.seed, learn.warmup = 'masked language modelling', seed, warmup
     return learn
 
 # %% ../../nbs/train/pretrain.ipynb #00a05478
 def warmup_linear(
-    lr:float, # Largest rate
-    warmup:float=0.05, # Share of the steps over which it rises
-)->callable: # From the share of the steps done to the rate
+    lr:float, # Largest learning rate
+    warmup:float=0.05, # Fraction of the steps over which it rises
+)->callable: # From the fraction of the steps done to the learning rate
     "Make a schedule that rises and then falls in straight lines."
-    if not 0 <= warmup < 1: raise ValueError(f'warmup is {warmup!r}, which is not a share of the steps, 0 or more and below 1')
+    check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
     return lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
 
 @patch
 def fit_warmup(self:MLMLearner,
     n_epoch:int, # Epochs
-    lr:float=None, # Largest rate; None for the learner's
-    warmup:float=0.05, # Share of the steps over which it rises
+    lr:float=None, # Largest learning rate; None for the learner's
+    warmup:float=None, # Fraction of the steps over which it rises; None for the learner's
     **kwargs
 ):
-    "Fit, with a rate that rises and falls in straight lines."
-    cbs = L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=warmup_linear(lr or self.lr, warmup)))
-    self.fit(n_epoch, lr or self.lr, cbs=cbs, **kwargs)
+    "Fit, with a learning rate that rises and falls in straight lines."
+    schedule = warmup_linear(lr or self.lr, self.warmup if warmup is None else warmup)
+    self.fit(n_epoch, lr or self.lr, cbs=L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=schedule)), **kwargs)
 
 # %% ../../nbs/train/pretrain.ipynb #864e0a15
 @patch
@@ -209,12 +228,12 @@ def evaluate(self:MLMLearner,
     dl=None, # Data loader; default: the validation set, whose masks are always the same
 )->dict: # loss (in nats a hidden token), perplexity, accuracy, masked_loss, and for pairs next_sentence accuracy
     "Measure on hidden tokens."
-    device, sums, n, rows, tok = next(self.model.parameters()).device, np.zeros(5), 0, 0, self.dls.tokenizer
+    device, sums, n, rows, mask = next(self.model.parameters()).device, np.zeros(5), 0, 0, self.dls.tokenizer.mask_token_id
     with evaluating(self.model):
         for x, y, *nxt in (to_device(b, device) for b in dl or self.dls.valid):
             preds = self.model(x)
             z = _scores_of(preds).float()
-            loss, shown = F.cross_entropy(z, y, reduction='none'), x['input_ids'].flatten()[x['masked_positions']] == tok.mask_token_id
+            loss, shown = F.cross_entropy(z, y, reduction='none'), x['input_ids'].flatten()[x['masked_positions']] == mask
             right = (preds[1].argmax(-1) == nxt[0]).sum().item() if nxt else 0
             sums += loss.sum().item(), (z.argmax(-1) == y).sum().item(), right, loss[shown].sum().item(), shown.sum().item()
             n, rows = n + len(y), rows + len(x['input_ids'])
@@ -225,127 +244,66 @@ def evaluate(self:MLMLearner,
 @patch
 def predict(self:MLMLearner,
     text:str, # With one or more mask tokens
-    k:int=5, # Words a gap
+    k:int=5, # Words for each gap
 )->list: # For each gap a list of (token, probability)
     "Fill the gaps in a text."
     tok, device = self.dls.tokenizer, next(self.model.parameters()).device
     x = to_device(dict(tok(text, return_tensors='pt', truncation=True, max_length=self.dls.train_ds.max_length)), device)
     x['masked_positions'] = (x['input_ids'][0] == tok.mask_token_id).nonzero()[:, 0]
     if not len(x['masked_positions']):
-        where = f"in its first {x['input_ids'].shape[1]} tokens" if tok.mask_token in text else ''
-        raise ValueError(f"{text[:60]!r} has no {tok.mask_token} {where}".rstrip() + ', so there is nothing to fill in')
+        where = f" in its first {x['input_ids'].shape[1]} tokens" if tok.mask_token in text else ''
+        raise ValueError(f'{text[:60]!r} has no {tok.mask_token}{where}, so there is nothing to fill in')
     with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(min(k, len(tok)))
     return [list(zip(tok.convert_ids_to_tokens(a), b)) for a, b in zip(i.tolist(), p.tolist())]
 
 @patch
 def get_preds(self:MLMLearner, *args, **kwargs):
-    "Refused: hidden tokens have no order to be put back in."
+    "Raise `NotImplementedError`, since hidden tokens differ from pass to pass."
     raise NotImplementedError('hidden tokens differ from pass to pass and have no order to be put back in: use evaluate, predict, or a loop over the loader')
 
-# %% ../../nbs/train/pretrain.ipynb #ae62840f
-def _tensors(learn):
-    "Weights apart, the optimiser's moments and the generators of PyTorch."
-    res = {f'{i}.{k}': torch.as_tensor(v) for i, s in learn.opt.state_dict()['state'].items() for k, v in s.items()}
-    res['rng.cpu'] = torch.get_rng_state()
-    return {**res, **{f'rng.cuda.{i}': o for i, o in enumerate(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())}}
-
-def _generators():
-    "The other random generators, as JSON takes them."
-    name, keys, *rest = np.random.get_state()
-    return dict(python=random.getstate(), numpy=[name, keys.tolist(), *rest])
-
-def _set_generators(python, numpy):
-    random.setstate((python[0], tuple(python[1]), python[2]))
-    np.random.set_state((numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:]))
-
-# %% ../../nbs/train/pretrain.ipynb #b4412f06
-def _latest(folder):
-    "The newest whole checkpoint in `folder`, or None."
-    found = sorted(Path(folder).glob('step-*')) if Path(folder).is_dir() else []
-    return found[-1] if found else None
-
-def _settings_differ(ours, theirs):
-    "A sentence about the first setting that differs, or None."
-    for k in sorted({*ours, *theirs}, key=lambda o: (o == 'text', o)):
-        if k == 'text' and ours.get(k) != theirs.get(k): return 'the text, its vocabulary or how it is laid out has changed'
-        if ours.get(k) != theirs.get(k): return f'{k} was {theirs.get(k)!r}, now it is {ours.get(k)!r}'
-
-# %% ../../nbs/train/pretrain.ipynb #b7c5b704
-class Checkpoints(Callback):
-    "Write all that a training depends on when an epoch ends, and go on from it."
-    order = 70 # after the recorder and the schedule
-    run_valid = False
+# %% ../../nbs/train/pretrain.ipynb #7540a284
+class PretrainingLog(Callback):
+    "Keep a row of losses for each report, and show a progress bar over all steps."
+    order, run_valid = 65, False # after the recorder, before `ResumeFit` writes
     def __init__(self,
-        folder:str|Path, # Where checkpoints are kept
-        settings:dict=None, # What a run must have in common with another to go on with it
-        resume:bool=False, # Go on from the newest checkpoint?
-    ):
-        self.folder, self.settings, self.rows, self.seconds = Path(folder), json.loads(json.dumps(settings or {})), [], 0.
-        self.came_from = _latest(folder) if resume else None
-        if resume and not self.came_from: raise FileNotFoundError(f'{folder} holds no checkpoint to go on from')
-        if not resume and _latest(folder): raise FileExistsError(f'{folder} holds the checkpoints of another run: resume it, or choose another folder')
-
-# %% ../../nbs/train/pretrain.ipynb #0792d9e0
-@patch
-def before_fit(self:Checkpoints):
-    "Put everything back as it was, if there is something to go on from."
-    if hasattr(self.learn, 'lr_finder'): return
-    self.start = time.perf_counter()
-    self.learn.first_epoch = 0
-    if self.came_from is None: return
-    state = json.loads((self.came_from/'state.json').read_text(encoding='utf-8'))
-    if s := _settings_differ(self.settings, state['settings']): raise ValueError(f'{self.came_from} is of another run: {s}')
-    if state['machine'] != _machine(): warnings.warn(f"the checkpoint was written with {state['machine']}, this is {_machine()}: results will not be the same to the bit")
-    st.load_model(self.learn.model, self.came_from/'weights.safetensors')
-    tensors = st.load_file(self.came_from/'training.safetensors')
-    self._load_optimizer({k: v for k, v in tensors.items() if not k.startswith('rng.')})
-    self.learn.first_epoch, self.dls.train.step, self.rows, self.seconds = state['epoch'], state['step'], state['rows'], state['seconds']
-    smooth = self.recorder.smooth_loss
-    smooth.count, smooth.val = state['smooth'][0], torch.tensor(state['smooth'][1])
-    _set_generators(**state['generators'])
-    torch.set_rng_state(tensors['rng.cpu'])
-    if torch.cuda.is_available(): torch.cuda.set_rng_state_all([v for k, v in sorted(tensors.items()) if k.startswith('rng.cuda.')])
-    self.came_from = None # a later fit begins anew
-
-@patch
-def _load_optimizer(self:Checkpoints, tensors):
-    "Give the optimiser its moments back."
-    state, full = {}, self.opt.state_dict()
-    for k, v in tensors.items():
-        i, name = k.split('.')
-        state.setdefault(int(i), {})[name] = v
-    self.opt.load_state_dict(dict(full, state=state))
+        steps:int=None, # Steps of the whole run
+        progress:bool=True, # Show a progress bar?
+        report=None, # Called with a dict at each report
+    ): self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
+    def state_dict(self): return dict(rows=self.rows, seconds=self.seconds)
+    def load_state_dict(self, state): self.rows, self.seconds = state['rows'], state['seconds']
+    def before_fit(self):
+        self.start = time.perf_counter()
+        self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step', disable=not self.progress, leave=False)
+    def after_fit(self): self.bar.close()
+    def after_cancel_fit(self): self.bar.close()
+    def after_batch(self):
+        self.bar.update(1)
+        if self.progress and self.train_iter % 20 == 0: self.bar.set_postfix_str(f'loss {float(self.learn.smooth_loss):.3f}', refresh=False)
 
 # %% ../../nbs/train/pretrain.ipynb #4c3d819e
-def _machine():
-    "What results to the bit depend on besides the settings."
-    return dict(torch=torch.__version__, threads=torch.get_num_threads(), cuda=torch.cuda.is_available())
-
 @patch
-def after_epoch(self:Checkpoints):
-    "Note the losses and write a checkpoint."
-    if hasattr(self.learn, 'lr_finder'): return
+def after_epoch(self:PretrainingLog):
+    "Add a row and pass it to `report`."
     dl, now = self.dls.train, time.perf_counter()
     self.seconds, self.start = self.seconds + now - self.start, now
     values = dict(zip(self.recorder.metric_names[1:], self.recorder.values[-1]))
-    self.rows.append(dict(step=dl.step, tokens=round(dl.step/dl.per_pass*dl.dataset.lengths.sum()), seconds=round(self.seconds, 2), lr=self.opt.hypers[-1]['lr'], **values))
-    state = dict(settings=self.settings, epoch=self.epoch + 1, step=dl.step, rows=self.rows, seconds=self.seconds, machine=_machine(), generators=_generators(),
-                 smooth=[self.recorder.smooth_loss.count, float(self.recorder.smooth_loss.val)])
-    with new_folder(self.folder/f'step-{dl.step:09d}') as f:
-        st.save_model(self.learn.model, f/'weights.safetensors')
-        st.save_file(_tensors(self.learn), f/'training.safetensors')
-        (f/'state.json').write_text(json.dumps(state), encoding='utf-8')
-    for o in self.folder.glob('step-*'):
-        if o.name < f'step-{dl.step:09d}': shutil.rmtree(o, ignore_errors=True)
+    self.rows.append(dict(step=dl.step, tokens=round(dl.step/dl.per_pass*dl.dataset.lengths.sum()), seconds=round(self.seconds, 2),
+                          lr=self.opt.hypers[-1]['lr'], **values))
+    if self.report:
+        with tqdm.external_write_mode(): self.report(self.rows[-1])
 
 # %% ../../nbs/train/pretrain.ipynb #ac4caf5e
-def _check_amount(**amounts):
-    "Raise unless at most one of `amounts` is given, and is positive."
-    given = {k: v for k, v in amounts.items() if v is not None}
-    if len(given) > 1: raise ValueError(f"give one of {', '.join(amounts)}, not {' and '.join(given)}")
-    for k, v in given.items():
-        if isinstance(v, bool) or not isinstance(v, (int, float)) or not 0 < v < float('inf') or (k == 'steps' and v != int(v)):
-            raise ValueError(f"{k} is {v!r}, which is not a positive {'whole ' if k == 'steps' else ''}number")
+def _length_of_run(steps, epochs, minutes):
+    "Raise `ValueError` unless at most one length is given."
+    given = {k: v for k, v in dict(steps=steps, epochs=epochs, minutes=minutes).items() if v is not None}
+    if len(given) > 1: raise ValueError(f"pass one of steps, epochs, minutes, not {' and '.join(given)}")
+    check_count(steps, 'steps', none=True), check_positive(epochs, 'epochs', none=True), check_positive(minutes, 'minutes', none=True)
+
+def _report_steps(steps, every):
+    "List the steps at which to report: as even as possible, about `every` apart, the last one at `steps`."
+    n = max(1, round(steps/every))
+    return [round(steps*(i + 1)/n) for i in range(n)]
 
 # %% ../../nbs/train/pretrain.ipynb #0a8559f2
 def step_seconds(
@@ -365,134 +323,109 @@ def step_seconds(
     torch.set_rng_state(state)
     return (time.perf_counter() - start)/n
 
-# %% ../../nbs/train/pretrain.ipynb #cab6b22e
-def _stops(steps, every):
-    "The steps at which to report: as even as possible, about `every` apart, the last one at `steps`."
-    n = max(1, round(steps/every))
-    return [round(steps*(i + 1)/n) for i in range(n)]
-
-# %% ../../nbs/train/pretrain.ipynb #7540a284
-class _Bar(Callback):
-    "A progress bar over all steps, and a line for each report."
-    order, run_valid = 75, False
-    def __init__(self, steps, progress, report): store_attr()
-    def before_fit(self): self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step', disable=not self.progress, leave=False)
-    def after_batch(self):
-        self.bar.update(1)
-        if self.progress and self.train_iter % 20 == 0: self.bar.set_postfix_str(f'loss {float(self.learn.smooth_loss):.3f}', refresh=False)
-    def after_epoch(self):
-        with tqdm.external_write_mode(): self.report(self.learn.checkpoints.rows[-1])
-    def after_fit(self): self.bar.close()
-    def after_cancel_fit(self): self.bar.close()
-
 # %% ../../nbs/train/pretrain.ipynb #5d912cee
-def _digest(learn):
-    "A fingerprint of the tokens, of how they are laid out, and of the vocabulary."
-    h = hashlib.sha256(json.dumps(learn.dls.tokenizer.get_vocab(), sort_keys=True).encode())
-    for dl in learn.dls: h.update(dl.dataset.ids.tobytes() + dl.dataset.starts.tobytes())
-    return h.hexdigest()[:16]
+def _text_fingerprint(dls):
+    "Fingerprint the tokens, their layout, and the vocabulary."
+    h = hashlib.sha256(json.dumps(dls.tokenizer.get_vocab(), sort_keys=True).encode())
+    for dl in dls: h.update(dl.dataset.ids.tobytes() + dl.dataset.starts.tobytes())
+    return f'{len(dls.corpora[0]):,} tokens in a vocabulary of {len(dls.tokenizer):,}, laid out as {h.hexdigest()[:16]}'
 
-def _resumed(folder, key):
-    "What the newest checkpoint in `folder` says of a setting."
-    last = _latest(folder)
-    return json.loads((last/'state.json').read_text(encoding='utf-8'))['settings'].get(key) if last else None
+# %% ../../nbs/train/pretrain.ipynb #2e036ec7
+def _checkpoint_file(out, resume, overwrite):
+    "Find where the checkpoint for `out` goes; raise `OSError` if there is none to resume, or one that would be lost."
+    file, older = out.with_name(f'{out.name}.checkpoint'), out.with_name(f'{out.name}.checkpoints')
+    if older.is_dir() and not overwrite:
+        raise FileExistsError(f'{older} is of an unfinished run of an earlier version, which this one cannot resume: finish it there, or overwrite to begin anew')
+    if resume and not file.is_file(): raise FileNotFoundError(f'{file} holds no checkpoint, so there is nothing to resume: begin without resume')
+    if file.is_file() and not resume and not overwrite:
+        raise FileExistsError(f'{file} holds the checkpoint of an unfinished run: resume it, or overwrite to begin anew')
+    return file
 
-def _checkpoint_folder(out, resume, overwrite):
-    "Where checkpoints for `out` are kept; raise if it is not clear what is to become of those that are there."
-    folder = Path(out).parent/f'{Path(out).name}.checkpoints'
-    if resume and not _latest(folder): raise FileNotFoundError(f'{folder} holds no checkpoint, so there is nothing to resume: begin without resume')
-    if not resume and _latest(folder):
-        if not overwrite: raise FileExistsError(f'{folder} holds the checkpoints of an unfinished run: resume it, or overwrite to begin anew')
-    return folder
+def _remove_checkpoints(file):
+    "Remove a checkpoint, and those of an earlier version."
+    file.unlink(missing_ok=True)
+    shutil.rmtree(f'{file}s', ignore_errors=True)
 
-# %% ../../nbs/train/pretrain.ipynb #dc0163e7
-def _data_settings(given):
-    "Settings of `mlm_dls`, those that were not given too, but for those that the fingerprint of the text covers."
-    every = {k: v.default for k, v in inspect.signature(mlm_dls).parameters.items()} | given
-    return {k: v for k, v in every.items() if k not in ('files', 'tokenizer', 'vocab_size', 'val_bs', 'valid', 'device')}
-
-def _learner_for(files, model, tokenizer, vocab_size, data, learner):
-    "The learner of `pretrain`, whose tokenizer is that of the folder `model` if it is one."
-    if tokenizer is None and not isinstance(model, (nn.Module, PreTrainedConfig)):
-        if isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model)): tokenizer = get_tokenizer(model)
-        else: bert_config(model)
-    elif isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
-    return mlm_learner(mlm_dls(files, tokenizer, vocab_size, **data), model, **learner)
+def _pretraining_tokenizer(tokenizer, model):
+    "Find the tokenizer you passed, or that of a saved model; None to train one."
+    if isinstance(tokenizer, (str, Path)): return get_tokenizer(tokenizer)
+    if tokenizer is not None or isinstance(model, (nn.Module, PreTrainedConfig)): return tokenizer
+    if _is_saved_model(model): return get_tokenizer(model)
+    bert_config(model) # raises for an unknown size, before any text is read
 
 # %% ../../nbs/train/pretrain.ipynb #54f6ae44
-@delegates(mlm_dls, but=['files', 'tokenizer', 'vocab_size', 'val_bs'])
+_LEARNER_SETTINGS = dict(lr=2e-3, warmup=0.05, dropout=0., init_std=None, bf16=False, cbs=None)
+
+@delegates(mlm_learner, but=['dls', 'opt_func', 'path', 'model_dir', 'wd', 'wd_bn_bias', 'train_bn', 'moms', 'default_cbs'])
+@delegates(mlm_dls, keep=True, but=['val_bs'])
 def pretrain(
     files, # Text file(s), or folder(s) of them
     out:str|Path='runs/pretrained', # Folder to write
     model='tiny', # Size of a BERT miniature, a configuration, or the folder of a model to go on with (and its tokenizer)
-    tokenizer=None, # A tokenizer or its folder; None to train one
-    vocab_size:int=None, # Size of the vocabulary to train; None for 8,000, or as many as the text supports
     rank:int|float=None, # Low-rank from the start: rank of every linear layer, or fraction of its weights
     steps:int=None, # Batches to train on
-    epochs:float=None, # Or passes over the text (10 if nothing is said)
-    minutes:float=None, # Or about how long, all told
-    lr:float=2e-3, # Largest learning rate
-    warmup:float=0.05, # Share of the steps over which it rises
-    dropout:float=0., # While pretraining
+    epochs:float=None, # Or passes over the text; 10 if you pass no length
+    minutes:float=None, # Or about how long everything takes
     every:int=None, # Steps between reports and checkpoints; None for a twentieth of all
-    resume:bool=False, # Go on with the run that was to write `out`, under the same settings
+    resume:bool=False, # Resume the run that was to write `out`, with the same settings
     overwrite:bool=False, # Replace what is in `out`, and forget an unfinished run?
-    bf16:bool=False, # Run the forward pass in bfloat16?
     progress:bool=True, # Show a progress bar?
     report=None, # Called with a dict at each report
-    cbs=None, # fastai callbacks
     **kwargs
 )->dict: # What `results.json` in `out` holds
     "Pretrain a masked language model on text files, and save it as a transformers folder."
     began, out = time.perf_counter(), check_new(Path(out).expanduser(), overwrite)
-    _check_amount(steps=steps, epochs=epochs, minutes=minutes)
-    schedule, folder = warmup_linear(lr, warmup), _checkpoint_folder(out, resume, overwrite)
-    seed = kwargs.get('seed', 42)
-    learn = _learner_for(files, model, tokenizer, vocab_size, kwargs, dict(rank=rank, dropout=dropout, bf16=bf16, seed=seed, cbs=cbs))
-    per_pass = learn.dls.train.per_pass
-    if minutes: steps = (resume and _resumed(folder, 'steps')) or max(1, int((60*minutes - (time.perf_counter() - began))*0.9/step_seconds(learn)))
-    steps = int(steps or math.ceil((epochs or 10)*per_pass))
-    if not every and resume: every = _resumed(folder, 'every')
-    every = every or max(1, math.ceil(steps/20))
-    settings = dict(model=str(model) if not isinstance(model, PreTrainedConfig) else model.to_json_string(), rank=rank, steps=steps, every=every, lr=lr, warmup=warmup,
-                    dropout=dropout, bf16=bf16, **_data_settings(kwargs), text=_digest(learn))
-    return _run(learn, schedule, settings, folder, out, dict(resume=resume, overwrite=overwrite, progress=progress, report=report), began)
+    _length_of_run(steps, epochs, minutes)
+    check_count(every, 'every', none=True)
+    training = {k: kwargs.pop(k, v) for k, v in _LEARNER_SETTINGS.items()}
+    warmup_linear(training['lr'], training['warmup'])
+    file = _checkpoint_file(out, resume, overwrite)
+    dls = mlm_dls(files, _pretraining_tokenizer(kwargs.pop('tokenizer', None), model), **kwargs)
+    learn = mlm_learner(dls, model, rank, seed=dls.settings['seed'], **training)
+    were = read_checkpoint(file)['settings'] if resume else {}
+    if minutes: steps = were.get('steps') or max(1, int((60*minutes - (time.perf_counter() - began))*0.9/step_seconds(learn)))
+    steps = int(steps or math.ceil((epochs or 10)*dls.train.per_pass))
+    every = every or were.get('every') or max(1, math.ceil(steps/20))
+    settings = dict(model=model.to_json_string() if isinstance(model, PreTrainedConfig) else str(model), rank=rank, steps=steps, every=every,
+                    **{k: v for k, v in training.items() if k != 'cbs'}, **dls.settings, text=_text_fingerprint(dls))
+    if not resume: _remove_checkpoints(file)
+    log = PretrainingLog(steps, progress, report)
+    _run_pretraining(learn, settings, [log, ResumeFit(file, resume, settings)])
+    results = _pretraining_results(learn, log, settings, began)
+    _save_pretrained(learn, out, overwrite, results, log)
+    _remove_checkpoints(file)
+    return results
 
 # %% ../../nbs/train/pretrain.ipynb #75a6c7f2
-def _run(learn, schedule, settings, folder, out, how, began):
-    "Train, write `out`, and take the checkpoints away."
-    if not how['resume']: shutil.rmtree(folder, ignore_errors=True)
-    stops = _stops(settings['steps'], settings['every'])
-    learn.dls.train.stops = stops
-    keep = Checkpoints(folder, settings, how['resume'])
-    bar = _Bar(settings['steps'], how['progress'], how['report'] or (lambda row: None))
-    with learn.no_bar(), learn.no_logging():
-        learn.fit(len(stops), settings['lr'], cbs=[ParamScheduler(dict(lr=schedule)), keep, bar])
-    results = _results(learn, keep, settings, began)
+def _run_pretraining(learn, settings, cbs):
+    "Fit up to each report."
+    learn.dls.train.stops = _report_steps(settings['steps'], settings['every'])
+    with learn.no_bar(), learn.no_logging(): learn.fit_warmup(len(learn.dls.train.stops), cbs=cbs)
+
+def _pretraining_results(learn, log, settings, began):
+    "Collect the results of a run."
+    train, valid = learn.dls.corpora
+    last = log.rows[-1]
+    return dict(metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train), unigram_loss=unigram_entropy(valid, seen=train),
+                tokens=len(train), tokens_seen=last['tokens'], vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model),
+                steps=last['step'], seconds_training=round(log.seconds, 2), seconds=round(time.perf_counter() - began, 2), settings=settings,
+                machine=machine_info())
+
+def _save_pretrained(learn, out, overwrite, results, log):
+    "Write model, tokenizer, results and curve."
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"
-    with new_folder(out, how['overwrite']) as f, quiet_transformers():
+    with new_folder(out, overwrite) as f, quiet_transformers():
         learn.hf_model.save_pretrained(f)
         learn.dls.tokenizer.save_pretrained(f)
         (f/'results.json').write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
-        pd.DataFrame(keep.rows).to_csv(f/'curve.csv', index=False)
-    shutil.rmtree(folder, ignore_errors=True)
-    return results
-
-# %% ../../nbs/train/pretrain.ipynb #80dfb80a
-def _results(learn, keep, settings, began):
-    "The figures of a run."
-    train, valid = learn.dls.corpora
-    last = keep.rows[-1]
-    return dict(metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train), unigram_loss=unigram_entropy(valid, seen=train),
-                tokens=len(train), tokens_seen=last['tokens'], vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model),
-                steps=last['step'], seconds_training=round(keep.seconds, 2), seconds=round(time.perf_counter() - began, 2), settings=settings, machine=_machine())
+        pd.DataFrame(log.rows).to_csv(f/'curve.csv', index=False)
 
 # %% ../../nbs/train/pretrain.ipynb #a5ae1686
 def plot_pretraining(
-    folder:str|Path, # What `pretrain` has written
+    folder:str|Path, # From `pretrain`
     ax=None, # Axes to draw on
 ): # The axes
-    "Plot the losses of a pretraining run by the tokens it has seen, beside that of guessing without context."
+    "Plot the losses of a pretraining run."
     import matplotlib.pyplot as plt
     ax = ax or plt.subplots(figsize=(6, 3.5))[1]
     curve, res = pd.read_csv(Path(folder)/'curve.csv'), json.loads((Path(folder)/'results.json').read_text(encoding='utf-8'))

@@ -78,7 +78,7 @@ def _plain(o):
 
 def _state_of(c):
     "Read what a callback remembers."
-    return c.state_dict() if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
+    return _plain(c.state_dict()) if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
 
 # %% ../../nbs/train/resume.ipynb #9613ce7a
 class ResumeFit(FitCallback):

@@ -52,7 +52,8 @@ def score(
 )->dict: # Metric to value
     "Compute metrics from logits."
     for n in names: check_name(n, 'metric', METRICS)
-    preds, targs = DECISIONS[kind](torch.as_tensor(logits).float()).cpu().numpy(), torch.as_tensor(targets).cpu().numpy()
+    preds = DECISIONS[kind](torch.as_tensor(logits).float()).cpu().numpy()
+    targs = torch.as_tensor(targets).cpu().numpy()
     return {n: float(METRICS[n](targs, preds)) for n in names}
 
 # %% ../../nbs/train/scores.ipynb #c6aa963f
@@ -97,9 +98,11 @@ class HeadLoss:
         weight:torch.Tensor=None, # A weight for each label, see `label_weights`
     ): self.kind, self.reduction, self.weight = kind, reduction, weight
     def __call__(self, logits, targets, reduction=None):
-        return LOSSES[self.kind](logits, targets, reduction or self.reduction, None if self.weight is None else self.weight.to(logits))
+        return LOSSES[self.kind](logits, targets, reduction or self.reduction,
+            None if self.weight is None else self.weight.to(logits))
     def activation(self, logits): return PROBABILITIES[self.kind](logits)
-    def decodes(self, probs): return (probs > 0.5).long() if self.kind == 'multi_label_classification' else DECISIONS[self.kind](probs)
+    def decodes(self, probs):
+        return (probs > 0.5).long() if self.kind == 'multi_label_classification' else DECISIONS[self.kind](probs)
 
 # %% ../../nbs/train/scores.ipynb #c7d7aec4
 def _balanced_weights(y, vocab):
@@ -107,13 +110,14 @@ def _balanced_weights(y, vocab):
     binary, n = y.ndim == 2, len(y)
     counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
     for k in (0, n) if binary else (0,):
-        if (counts == k).any(): raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training row, "
-                                                 "so it cannot be balanced: give the weights as numbers")
+        if (counts == k).any():
+            raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training "
+                             "row, so it cannot be balanced: give the weights as numbers")
     return (n - counts)/counts if binary else n/(len(vocab)*counts)
 
 # %% ../../nbs/train/scores.ipynb #e246084c
 def label_weights(
-    weights:str|list|dict, # 'balanced'; a number for each label, in the order of `vocab`; or a dictionary of label to number
+    weights:str|list|dict, # 'balanced'; numbers in the order of `vocab`; or a dictionary of label to number
     targets:np.ndarray, # Labels of the training set: `(n,)` classes, or `(n, labels)` of 0 and 1
     vocab:list, # Names of the labels
 )->torch.Tensor: # `(labels,)`, float32
@@ -125,10 +129,11 @@ def label_weights(
     elif isinstance(weights, dict):
         weights = {str(k): v for k, v in weights.items()}
         if odd := set(weights) ^ set(vocab):
-            raise ValueError(f'class_weights: {min(odd)!r} is in only one of the weights and the labels, which are {vocab}')
+            raise ValueError(f'class_weights: {min(odd)!r} is in only one of the weights and the labels {vocab}')
         weights = [weights[o] for o in vocab]
     res = torch.as_tensor(np.asarray(weights, dtype=np.float32))
-    if res.shape != (len(vocab),): raise ValueError(f'class_weights has {res.numel()} numbers for {len(vocab)} labels, {vocab}')
+    if res.shape != (len(vocab),):
+        raise ValueError(f'class_weights has {res.numel()} numbers for {len(vocab)} labels, {vocab}')
     if not (res.isfinite() & (res >= 0)).all() or res.max() == 0:
         raise ValueError(f'class_weights must be finite, not negative, and not all zero, got {res.tolist()}')
     return res

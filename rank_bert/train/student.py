@@ -48,7 +48,8 @@ def _refuse_unloadable(student, keep):
     if plan_of(student): return # `rank.hf` builds these from their plan
     with torch.device('meta'): built = type(student)(student.config).state_dict()
     has = student.state_dict()
-    odd = sorted(k for k in built.keys() | has.keys() if k not in built or k not in has or built[k].shape != has[k].shape)
+    odd = sorted(k for k in built.keys() | has.keys()
+        if k not in built or k not in has or built[k].shape != has[k].shape)
     if odd: raise ValueError(f'layers {keep} in this order make no {type(student).__name__} that you could load again: '
                              f'its config builds another {odd[0]}')
 
@@ -103,7 +104,7 @@ def _copy_repeats(module, state, prefix, metadata):
 # %% ../../nbs/train/student.ipynb #7b52af20
 def share_layers(
     model, # Transformers model, any module that contains one, or learner; untouched
-    groups:int|list=None, # Number of groups of neighbours, or the group of each layer; default: `config.layer_groups`, or one group
+    groups:int|list=None, # Number of groups, or the group of each layer; default: `config.layer_groups`, or 1
 )->PreTrainedModel: # A copy in which the layers of a group are one module; `config.layer_groups` has the groups
     "Let layers of an encoder share their weights."
     enc = copy.deepcopy(model_of(model))
@@ -112,7 +113,8 @@ def share_layers(
     groups = _layer_groups((getattr(enc.config, 'layer_groups', None) or 1) if groups is None else groups, n)
     firsts = [groups.index(g) for g in groups]
     if odd := [(i, j) for i, j in enumerate(firsts) if _differs(stack, i, j, enc.config)]:
-        raise ValueError('layer {} is built in another way than layer {}: put them into different groups'.format(*odd[0]))
+        raise ValueError('layer {} is built in another way than layer {}: '
+                         'put them into different groups'.format(*odd[0]))
     for i, j in enumerate(firsts): stack[i] = stack[j]
     if _copy_repeats not in stack._state_dict_hooks.values(): stack.register_state_dict_post_hook(_copy_repeats)
     for config in _encoder_configs(enc): config.layer_groups = groups
