@@ -67,12 +67,17 @@ def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA>
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
 
+def _for_display(plan):
+    "The table of a plan, with 'dense' where there is no rank."
+    t = plan.table()
+    return t.assign(rank=[str(r) if r else 'dense' for r in plan.values()])
+
 @patch
-def _repr_html_(self:RankPlan): return self.table().to_html(index=False, float_format='{:.3f}'.format, na_rep='dense')
+def _repr_html_(self:RankPlan): return _for_display(self).to_html(index=False, float_format='{:.3f}'.format)
 
 @patch
 def __str__(self:RankPlan):
-    return self.table().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format, na_rep='dense')
+    return _for_display(self).drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
 # %% ../../nbs/rank/plan.ipynb #5fd63b56
 @patch
