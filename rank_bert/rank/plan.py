@@ -146,7 +146,7 @@ def warn_break_even(
 def full_name(
     model:nn.Module, # A transformers model, or any module that contains one
     name:str, # Name of a module, with or without the prefix of the base model
-    what:str='the rank plan', # Who names it, for the error
+    what:str='the rank plan', # Where the name comes from, for the error
 )->str: # The same name as in `encoder_of(model).named_modules()`
     "Find a module of an encoder by its name."
     enc = encoder_of(model)
