@@ -97,7 +97,7 @@ class DistilCallback(Callback):
     order, run_valid = 5, False # before gradient accumulation and mixed precision, which change the loss
     def __init__(self,
         teacher, # Transformers model, module that contains one, or learner; untouched, and not exported
-        temperature:float=2., # Of the softened predictions; a number, or a schedule
+        temperature:float=2., # Temperature of the softened predictions; a number, or a schedule
         weights:dict=None, # 'task' or a name of `DISTIL_LOSSES` -> number or schedule; default soft 5, task 2, cosine 1
         layer_map:list=None, # For each layer of the student one of the teacher's, see `match_layers`
     ):
