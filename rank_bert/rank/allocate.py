@@ -1,4 +1,4 @@
-"""Choose the rank of every layer for a budget
+"""Choose the rank of every layer for a budget.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 

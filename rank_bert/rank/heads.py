@@ -1,4 +1,4 @@
-"""Look at the spectra of attention heads, make heads narrower, and leave whole heads out
+"""Look at the spectra of attention heads, make heads narrower, and leave whole heads out.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/heads.html.md"""
 

@@ -1,4 +1,4 @@
-"""Store a linear layer or a word embedding as two thin ones, with fewer weights and less work
+"""Store a linear layer or a word embedding as two thin ones, with fewer weights and less work.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/layers.html.md"""
 
