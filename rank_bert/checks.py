@@ -1,4 +1,4 @@
-"""Check what comes from outside once, at the public door, with the same words everywhere.
+"""Check arguments once, in the public function, with the same error messages everywhere.
 
 Docs: https://rank-bert.github.io/rank_bert/checks.html.md"""
 
@@ -21,7 +21,8 @@ def check_count(
 )->int: # `value`
     "Raise `ValueError` unless `value` is a whole number from `least` to `most`."
     if none and value is None: return None
-    if not isinstance(value, bool) and isinstance(value, Integral) and least <= value <= (math.inf if most is None else most): return int(value)
+    whole = not isinstance(value, bool) and isinstance(value, Integral)
+    if whole and least <= value <= (math.inf if most is None else most): return int(value)
     want = f'from {least} to {most}' if most is not None else 'of at least 1' if least == 1 else f'of at least {least}'
     raise ValueError(f"{name} must be a whole number {want}{' or None' if none else ''}, got {value!r}")
 
@@ -34,8 +35,10 @@ def check_positive(
 )->float: # `value`
     "Raise `ValueError` unless `value` is a positive finite number."
     if none and value is None: return None
-    if not isinstance(value, bool) and isinstance(value, Real) and (0 < value < math.inf or zero and value == 0): return value
-    raise ValueError(f"{name} must be a {'number of at least 0' if zero else 'positive number'}{' or None' if none else ''}, got {value!r}")
+    real = not isinstance(value, bool) and isinstance(value, Real)
+    if real and (0 < value < math.inf or zero and value == 0): return value
+    want = 'number of at least 0' if zero else 'positive number'
+    raise ValueError(f"{name} must be a {want}{' or None' if none else ''}, got {value!r}")
 
 # %% ../nbs/checks.ipynb #76afdba4
 def check_fraction(
@@ -47,8 +50,10 @@ def check_fraction(
 )->float: # `value`
     "Raise `ValueError` unless `value` is a fraction between 0 and 1."
     if none and value is None: return None
-    if not isinstance(value, bool) and isinstance(value, Real) and (0 < value < 1 or zero and value == 0 or one and value == 1): return value
-    raise ValueError(f"{name} must be a fraction in {'[' if zero else '('}0, 1{']' if one else ')'}{' or None' if none else ''}, got {value!r}")
+    real = not isinstance(value, bool) and isinstance(value, Real)
+    if real and (0 < value < 1 or zero and value == 0 or one and value == 1): return value
+    want = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
+    raise ValueError(f"{name} must be a fraction in {want}{' or None' if none else ''}, got {value!r}")
 
 # %% ../nbs/checks.ipynb #64fdf377
 def check_name(

@@ -372,7 +372,7 @@ def pretrain(
     rank:float=None, # Low-rank from the start: rank of every linear layer, or the fraction of its weights
     steps:Count=None, # Batches to train on
     epochs:float=None, # Or passes over the text (default: 10)
-    minutes:float=None, # Or minutes to take, about
+    minutes:float=None, # Or the approximate minutes to take
     max_length:Count=128, # Tokens of a row
     bs:Count=32, # Rows a batch
     lr:Positive=2e-3, # Largest learning rate

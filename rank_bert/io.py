@@ -1,4 +1,4 @@
-"""Ask within three seconds whether the hub answers, and write files and folders that are whole or absent.
+"""Find out within three seconds whether the hub answers, and write files and folders that are either complete or absent.
 
 Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 

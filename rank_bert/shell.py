@@ -1,4 +1,4 @@
-"""Turn a Python function into a command with checked options, errors of one line, and help that answers at once.
+"""Turn a Python function into a command with checked options, one-line errors, and fast help.
 
 Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
@@ -26,7 +26,7 @@ from .checks import check_count, check_fraction, check_positive
 
 # %% ../nbs/shell.ipynb #25334d86
 class Arg:
-    "A type of argument: `parse` reads the text from the shell, `check(value, name)` sees every value but None."
+    "A type of argument: `parse` reads the text from the shell, `check(value, name)` checks every value but None."
     def __init__(self, parse, check): self.parse, self.check, self.__name__ = parse, check, parse.__name__
     def __call__(self, text): return self.parse(text)
     def __repr__(self): return self.__name__
@@ -228,7 +228,7 @@ def pretrained_flag(
     pretrained:bool, # --pretrained: use pretrained weights, or fail
     scratch:bool, # --scratch: start from random weights
 )->bool: # The `pretrained` of `get_pretrained_model`: True, False, or None for pretrained weights if there are any
-    "Make one setting of two flags."
+    "Turn the two flags into one setting."
     if pretrained and scratch: raise ValueError('pass --pretrained or --scratch, not both')
     return True if pretrained else False if scratch else None
 

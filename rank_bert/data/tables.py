@@ -122,7 +122,7 @@ def _parse_json(text, place):
     except json.JSONDecodeError as e: raise ValueError(f'{place}: not JSON: {e}') from None
 
 def read_json(
-    path:str|Path, # File with a JSON array of objects, or with an object a line
+    path:str|Path, # File with a JSON array of objects, or with one object per line
 )->pd.DataFrame:
     "Read a JSON or JSONL file."
     lines = read_lines(path)
@@ -169,7 +169,7 @@ def _read_path(path):
     try: return read_data(datasets.load_from_disk(path))
     except FileNotFoundError:
         raise FileNotFoundError(f'{path} is not a folder written by save_to_disk; give its files, as in '
-                                                      "dict(train='train.csv', valid='valid.csv')") from None
+                                "dict(train='train.csv', valid='valid.csv')") from None
 
 # %% ../../nbs/data/tables.ipynb #74c79f8e
 def read_data(
@@ -231,7 +231,7 @@ def find_text_cols(
 def draw_rows(
     table:pd.DataFrame,
     n:int=None, # At most this many rows; None for all
-    seed:int=42, # Decides which
+    seed:int=42, # Decides which rows
 )->pd.DataFrame: # The rows drawn, in their order
     "Draw `n` rows at random."
     if n is None or n >= len(table): return table

@@ -1,4 +1,4 @@
-"""Turn the folder of a sweep into one web page that explains itself.
+"""Turn the folder of a sweep into one web page, with plots, tables and their limits.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/report.html.md"""
 

@@ -77,7 +77,7 @@ def write_json(
     path:Path, # File to write, or to replace
     record:dict, # Plain values; NaN becomes null
 ):
-    "Write a JSON file that is whole or absent."
+    "Write a whole JSON file, or none."
     with new_file(path) as tmp: tmp.write_text(json_text(record, indent=1), encoding='utf-8')
 
 # %% ../../nbs/experiment/store.ipynb #77280f87

@@ -228,7 +228,7 @@ def tune(self:Sweep,
     folder = self.model_folder(run)
     if _is_whole(folder): return folder
     if folder.exists():
-        warnings.warn(f'{folder} is not whole or cannot be read: we remove it, and fine-tune the model again')
+        warnings.warn(f'{folder} is incomplete or cannot be read: we remove it, and fine-tune the model again')
         shutil.rmtree(folder)
     start, t = time.perf_counter(), self.tuning
     learn = self._learner(run, run.model, pretrained=t.pretrained, tokenizer=t.tokenizer)

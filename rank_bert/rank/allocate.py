@@ -1,4 +1,4 @@
-"""Choose the rank of every layer for a budget
+"""Choose the rank of every layer for a budget.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
@@ -194,7 +194,7 @@ def check_least(
     budget:float, # Fraction of the cost to keep
     least:float, # The smallest that a plan can meet
 )->float: # `budget`
-    "Raise `ValueError` if no plan can meet the budget, but for rounding."
+    "Raise `ValueError` if no plan can meet the budget, up to rounding."
     if budget*(1+1e-12) >= least: return budget
     way = f'the budget must be at least {math.ceil(least*1e4)/1e4}'
     if least > 1: way = 'no budget will do: fix fewer layers, or lower ranks'
@@ -210,7 +210,7 @@ def _to_plan(picks, choices, shapes):
 
 # %% ../../nbs/rank/allocate.ipynb #00alloco
 def allocate(
-    spectra:dict, # Module name -> singular values, descending; what you truncate costs the sum of their squares
+    spectra:dict, # Module name -> singular values, descending; the error is the sum of squares of the truncated ones
     shapes:dict, # Module name -> (out, in)
     budget:float, # Fraction of the cost to keep, in (0, 1]
     how:str='optimal', # Name in `ALLOCATORS`

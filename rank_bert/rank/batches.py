@@ -1,4 +1,4 @@
-"""Run models on anybody's batches, and measure how far their predictions are apart.
+"""Run models on batches of any form, and measure how far apart their predictions are.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/batches.html.md"""
 
@@ -23,8 +23,8 @@ def split_batch(
     "Split one batch into inputs and labels."
     x, y = (*batch, None)[:2] if isinstance(batch, (tuple, list)) and batch else (batch, None)
     if not isinstance(x, Mapping) or not any(torch.is_tensor(v) and v.ndim >= 2 for v in x.values()):
-        raise TypeError("a batch is a dict of tensors of shape (batch, length), or a pair of one and labels, "
-            f"got {type(x).__name__}: tokenise texts first")
+        raise TypeError("a batch must be a dict of tensors of shape (batch, length), or a pair of such a dict and "
+            f"labels, got {type(x).__name__}: tokenise texts first")
     x = {k: v for k, v in x.items() if torch.is_tensor(v)}
     given = [x.pop(k) for k in ('labels', 'label') if k in x]
     return x, given[0] if y is None and given else y

@@ -207,8 +207,8 @@ def load(cls:Calibration,
     try:
         with safe_open(file, framework='pt') as f:
             about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
-    except SafetensorError as e: raise ValueError(f"{file} is no safetensors file: {e}") from None
-    if about is None: raise ValueError(f"{file} is no calibration: it has no header of one")
+    except SafetensorError as e: raise ValueError(f"{file} is not a safetensors file: {e}") from None
+    if about is None: raise ValueError(f"{file} is not a calibration: its header has no statistics")
     about = json.loads(about)
     tensors.update({k: tensors[v] for k, v in about.pop('same').items()})
     stats = {n: {} for n in ('', *about['prints'])}

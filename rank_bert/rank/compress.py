@@ -136,7 +136,7 @@ def _every_rank(self:Decomposed, plan):
     "Complete `plan`: full names, and None for the layers that it leaves out."
     plan = check_plan(self.model, plan)
     if odd := set(plan) - set(self.shapes):
-        raise ValueError(f"the rank plan names {min(odd)!r}, which is no linear layer of the encoder")
+        raise ValueError(f"the rank plan names {min(odd)!r}, which is not a linear layer of the encoder")
     return {**dict.fromkeys(self.shapes), **plan}
 
 # %% ../../nbs/rank/compress.ipynb #64e29064

@@ -1,4 +1,4 @@
-"""Factorise the word embedding, where frequent words and directions that the loss sees come first.
+"""Factorise the word embedding, and spend its rank on frequent words and on directions that the loss depends on.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/embedding.html.md"""
 

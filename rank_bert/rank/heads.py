@@ -1,4 +1,4 @@
-"""Look at the spectra of attention heads, make heads narrower, and leave whole heads out
+"""Look at the spectra of attention heads, make heads narrower, and leave whole heads out.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/heads.html.md"""
 
@@ -51,7 +51,8 @@ def reshape_heads(
         if n not in blocks: raise ValueError(f"there is no attention block {n!r}: choose from {', '.join(blocks)}")
         full, two = blocks[n].query.out_features, isinstance(s, (list, tuple)) and len(s) == 2
         if not two or not all(type(o) is int and o > 0 for o in s) or s[0]*s[1] > full:
-            raise ValueError(f"{n} must be [heads, features], whole numbers of a product of at most {full}, got {s!r}")
+            raise ValueError(f"{n} must be [heads, features], whole numbers with a product of at most {full}, "
+                f"got {s!r}")
     for n, s in heads.items(): _reshape_block(enc, blocks[n], *s)
 
 # %% ../../nbs/rank/heads.ipynb #c7b14e31
@@ -202,7 +203,7 @@ def _heads_to_prune(model, blocks, heads, calibration):
     if not isinstance(heads, dict):
         check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))
         if calibration is None:
-            raise ValueError("the data say which heads matter least: pass a calibration, or name the heads by layer, "
+            raise ValueError("to find the least important heads, pass a calibration, or name the heads by layer, "
                 "as in {0: [1, 3]}")
         heads = _least_important(head_importance(model, calibration), heads)
     drop = {}

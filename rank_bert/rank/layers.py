@@ -1,4 +1,4 @@
-"""Store a linear layer or a word embedding as two thin ones, with fewer weights and less work
+"""Store a linear layer or a word embedding as two thin ones, with fewer weights and less work.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/layers.html.md"""
 
@@ -223,7 +223,7 @@ def refuse_adapters(
 ):
     "Raise `ValueError` if `model` has adapters."
     if any(hasattr(m, 'base_layer') for m in model.modules()):
-        raise ValueError("the model has adapters, which would be lost: merge_lora it first")
+        raise ValueError("the model has adapters, which would be lost: call merge_lora first")
 
 # %% ../../nbs/rank/layers.ipynb #39eccf77
 def warn_shared(
@@ -238,4 +238,4 @@ def warn_shared(
     for ns in users.values():
         if len(ns) > 1:
             warnings.warn(f"{', '.join(ns)} share one weight: replacing them gives each a weight of its own, "
-                "so they count and train apart from now on", stacklevel=3)
+                "so they are stored and trained separately from now on", stacklevel=3)

@@ -1,4 +1,4 @@
-"""Say which layer gets which rank: tabulate it, apply it to a model, and record it in the model's config
+"""Say which layer gets which rank: tabulate it, apply it to a model, and record it in the model's config.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 
@@ -67,12 +67,17 @@ def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA>
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
 
+def _for_display(plan):
+    "The table of a plan, with 'dense' where there is no rank."
+    t = plan.table()
+    return t.assign(rank=[str(r) if r else 'dense' for r in plan.values()])
+
 @patch
-def _repr_html_(self:RankPlan): return self.table().to_html(index=False, float_format='{:.3f}'.format, na_rep='dense')
+def _repr_html_(self:RankPlan): return _for_display(self).to_html(index=False, float_format='{:.3f}'.format)
 
 @patch
 def __str__(self:RankPlan):
-    return self.table().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format, na_rep='dense')
+    return _for_display(self).drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
 # %% ../../nbs/rank/plan.ipynb #5fd63b56
 @patch
@@ -141,7 +146,7 @@ def warn_break_even(
 def full_name(
     model:nn.Module, # A transformers model, or any module that contains one
     name:str, # Name of a module, with or without the prefix of the base model
-    what:str='the rank plan', # Who names it, for the error
+    what:str='the rank plan', # Where the name comes from, for the error
 )->str: # The same name as in `encoder_of(model).named_modules()`
     "Find a module of an encoder by its name."
     enc = encoder_of(model)

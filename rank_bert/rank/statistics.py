@@ -1,4 +1,4 @@
-"""Stream the moments of inputs and gradients of a linear layer.
+"""Sum up the inputs and gradients of every linear layer, one batch at a time.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/statistics.html.md"""
 
@@ -118,7 +118,7 @@ def _squared_rows(x, g):
 
 # %% ../../nbs/rank/statistics.ipynb #718a823b
 class TextTokens:
-    "Pick the tokens of a batch that are no padding from the activations of its encoder."
+    "Pick the tokens that are not padding from the activations of an encoder."
     def __init__(self,
         mask:torch.Tensor, # Attention mask `(texts, length)`, 0 for padding
         batch_first:bool=True, # Are activations (texts, length, features)? XLNet's are (length, texts, features)
@@ -135,7 +135,7 @@ class TextTokens:
         return self.turned(t).shape[:-1] in (self.mask.shape, (self.n,), (self.mask.numel(),))
 
     def flat(self, t):
-        "Return the rows of `t` that are no padding (tokens, features), in float32."
+        "Return the rows of `t` that are not padding (tokens, features), in float32."
         every = self.index is None or not self.is_text(t)
         t = self.turned(t).reshape(-1, t.shape[-1]).float()
         return t if every or len(t) == self.n else t[self.index]

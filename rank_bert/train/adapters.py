@@ -106,12 +106,12 @@ def _hf_of(o):
     return encoder_of(o.model if isinstance(o, Learner) else o)
 
 def _hf_to_change(o, adapted=False):
-    "Find the transformers model in `o`; a subspace is an error, and unless `adapted` are adapters."
+    "Find the transformers model in `o`; raise `ValueError` in a subspace, or with adapters unless `adapted`."
     hf = _hf_of(o)
     if hasattr(getattr(o, 'model', None), 'subspace'):
         raise ValueError('the learner is in a subspace: call remove_subspace(learn) first')
     if not adapted and (getattr(hf, 'peft_config', None) or any(hasattr(m, 'base_layer') for m in hf.modules())):
-        raise ValueError(f"{type(hf).__name__} has adapters already: merge_lora it first")
+        raise ValueError(f"{type(hf).__name__} has adapters already: call merge_lora first")
     return hf
 
 # %% ../../nbs/train/adapters.ipynb #2376fd24
@@ -134,11 +134,11 @@ def add_lora(
     variant:str='lora', # Name in `LORA_VARIANTS`
     roles=None, # Roles of the layers that get an adapter, see `linears`; all when None
     alpha:float=16, # The update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha/first rank
-    dropout:float=0., # Of what goes into an adapter, in training
+    dropout:float=0., # Dropout on the input of an adapter
     head:bool=True, # Train the head too?
-    seed:int=42, # Of the adapters' random halves; the others are 0
+    seed:int=42, # Seed of the adapters' random factors; the other factors start at 0
     **kwargs, # More settings of the PEFT config, such as `init_lora_weights`
-): # The same, in which only adapters and head train
+): # The same object; only its adapters and head train
     "Put low-rank adapters beside the linear layers of an encoder. Pass the learner if you have one."
     hf, make = _hf_to_change(model), LORA_VARIANTS[check_name(variant, 'variant', LORA_VARIANTS)]
     check_positive(alpha, 'alpha'), check_fraction(dropout, 'dropout', zero=True, one=False)
@@ -162,7 +162,7 @@ class AdaLoRA(Callback):
     def after_fit(self): self.tuner.peft_config['default'].rank_pattern = None # the zeros in the weights say it
 
     def before_fit(self):
-        "Spread the steps that take rank away over this fit."
+        "Spread the steps that reduce the ranks over this fit."
         self.tuner, self.steps, self.skipped = encoder_of(self.learn.model)._adapters.peft.base_model, 0, False
         accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
         config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
@@ -184,7 +184,7 @@ def after_loss(self:AdaLoRA):
 # %% ../../nbs/train/adapters.ipynb #31becc6e
 @patch
 def after_step(self:AdaLoRA):
-    "Let PEFT take rank away."
+    "Let PEFT reduce the ranks."
     if not self.skipped:
         self.steps += 1
         self.tuner.update_and_allocate(self.steps)

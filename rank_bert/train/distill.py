@@ -97,7 +97,7 @@ class DistilCallback(Callback):
     order, run_valid = 5, False # before gradient accumulation and mixed precision, which change the loss
     def __init__(self,
         teacher, # Transformers model, module that contains one, or learner; untouched, and not exported
-        temperature:float=2., # Of the softened predictions; a number, or a schedule
+        temperature:float=2., # Temperature of the softened predictions; a number, or a schedule
         weights:dict=None, # 'task' or a name of `DISTIL_LOSSES` -> number or schedule; default soft 5, task 2, cosine 1
         layer_map:list=None, # For each layer of the student one of the teacher's, see `match_layers`
     ):
@@ -109,6 +109,21 @@ class DistilCallback(Callback):
     def __getstate__(self):
         left_out = ('teacher', 'projection', '_seen', '_watch', '_from', '_read')
         return {**self.__dict__, **dict.fromkeys(left_out), '_undo': []}
+
+# %% ../../nbs/train/distill.ipynb #5d1d0016
+class LossMean(Metric):
+    "Average a loss over the training batches of an epoch."
+    def __init__(self,
+        owner:DistilCallback, # Whose losses
+        term:str, # Name of the loss
+    ): self.owner, self.term = owner, term
+    @property
+    def name(self): return f'train_{self.term}'
+    @property
+    def value(self):
+        rows = self.owner.rows
+        values = [float(r[self.term]) for r in rows if r['epoch'] == rows[-1]['epoch'] and self.term in r]
+        return sum(values)/len(values) if values else float('nan')
 
 # %% ../../nbs/train/distill.ipynb #f2e29d0f
 @patch
@@ -252,17 +267,3 @@ def history(self:DistilCallback)->pd.DataFrame: # A row for each training batch;
     "Tabulate the losses."
     rows = [{k: float(v) for k, v in r.items()} for r in self.rows]
     return pd.DataFrame(rows).astype({'epoch': int} if rows else {})
-
-class LossMean(Metric):
-    "Average a loss over the training batches of an epoch."
-    def __init__(self,
-        owner:DistilCallback, # Whose losses
-        term:str, # Name of the loss
-    ): self.owner, self.term = owner, term
-    @property
-    def name(self): return f'train_{self.term}'
-    @property
-    def value(self):
-        rows = self.owner.rows
-        values = [float(r[self.term]) for r in rows if r['epoch'] == rows[-1]['epoch'] and self.term in r]
-        return sum(values)/len(values) if values else float('nan')

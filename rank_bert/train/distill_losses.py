@@ -30,7 +30,7 @@ def _mean_of_tokens(values, mask):
 def soft_loss(
     student:torch.Tensor, # Logits `(n, labels)`, or `(n, length, words)` of a language model
     teacher:torch.Tensor, # Logits of the same shape
-    temperature:float=2., # Higher temperatures show more of what the teacher thinks of the unlikely labels
+    temperature:float=2., # Higher temperatures give the unlikely labels more weight
     kind:str='single_label_classification', # Kind of head, see `problem_type`
     mask:torch.Tensor=None, # `(n, length)`, 0 for padding; used for a language model only
 )->torch.Tensor: # Nats a text, or a token of a language model

@@ -50,7 +50,7 @@ def glue_learner(
     "Make a learner that fine-tunes `model` on a GLUE task."
     task, source = glue_task(task).name, glue_source(source)
     if str(source) not in ('sample', 'hub'):
-        task_folder(task, source) # a wrong folder should not look like a missing tokenizer
+        task_folder(task, source) # report a wrong folder before a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)

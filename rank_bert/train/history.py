@@ -30,7 +30,7 @@ def history_table(
 
 # %% ../../nbs/train/history.ipynb #080dbf5d
 def write_records(
-    path, # File to make anew
+    path, # File to create or replace
     records:list, # Records of a `RankMonitor`
 ):
     "Write records into a file, one line of JSON each."
@@ -40,7 +40,7 @@ def append_record(
     path, # File to add to
     record:dict, # Record of a `RankMonitor`
 ):
-    "Add a record to a file, down to the disk."
+    "Append a record to a file and flush it to the disk."
     with open(path, 'ab') as f:
         f.write(json.dumps(record).encode()+b'\n')
         f.flush()
@@ -49,7 +49,7 @@ def append_record(
 # %% ../../nbs/train/history.ipynb #989a9d5a
 def read_records(
     path, # File that a `RankMonitor` has written
-)->list: # Its whole records
+)->list: # Its complete records
     "Read the records in a file."
     lines = Path(path).read_bytes().split(b'\n')[:-1]
     try: return [json.loads(l) for l in lines]
@@ -103,7 +103,7 @@ def plot_rank_history(
     roles=None, # One role or several; all when None
     kind:str='lines', # 'lines', or 'heatmap' for layers against steps
     heads:bool=False, # Draw the heads and their circuits instead of the whole layers?
-): # Array of matplotlib axes, one a role
+): # Array of matplotlib axes, one for each role
     "Draw how a rank metric moved in training."
     check_name(kind, 'kind', ('lines', 'heatmap'))
     history = getattr(history, 'history', history)

@@ -91,7 +91,7 @@ class Projection:
         d:int, # Numbers in, from 1 to n
         method:str='blocks', # Name in `PROJECTIONS`
         seed:int=42, # All that it depends on, with n, d and method
-        keep:bool=True, # Keep the numbers? Slower and smaller otherwise
+        keep:bool=True, # Keep the numbers in memory? Drawing them again is slower and takes less memory
         band:int=1 << 20, # How many random numbers to draw at once, about; other numbers come from another band
     ):
         self.kind = PROJECTIONS[check_name(method, 'projection', PROJECTIONS)]
@@ -143,7 +143,7 @@ def _fingerprint_of(tensors):
 
 # %% ../../nbs/train/intrinsic.ipynb #ccb7f8f1
 class Subspace(nn.Module):
-    "The few numbers that a model is trained by."
+    "Hold the `d` numbers that a model trains instead of its weights."
     def __init__(self,
         groups:list, # Lists of the parameters to move
         d:int, # Numbers to train
@@ -176,7 +176,7 @@ def _scaled(self:Subspace, x):
 @patch
 @torch.no_grad()
 def place(self:Subspace):
-    "Put the weights where `v` says."
+    "Set the weights from `v`."
     delta = self._scaled(self.projection.up(self.v))
     self.start = [s.to(delta.device) for s in self.start]
     for p, s, o in zip(self.moved, self.start, delta.split([p.numel() for p in self.moved])): p.copy_(s + o.view_as(s))
@@ -224,7 +224,7 @@ class SubspaceTraining(Callback):
 def subspace_splitter(
     model:nn.Module, # In a subspace
 )->list: # One list of parameters
-    "Give the optimizer what a subspace is trained by."
+    "Give the optimizer the parameters of the subspace."
     return [model.subspace.trained]
 
 # %% ../../nbs/train/intrinsic.ipynb #898824dd
@@ -247,7 +247,7 @@ def add_subspace(
     seed:int=42, # Of the projection
     keep:bool=True, # As for `Projection`
 )->Learner: # The same
-    "Let a learner move in a random subspace of what it trains."
+    "Train a learner in a random subspace of its trainable parameters."
     if hasattr(learn.model, 'subspace'):
         raise ValueError('the learner is in a subspace already: remove_subspace(learn) first')
     if not (groups := _training_groups(learn)): raise ValueError('no parameter of the model trains: unfreeze it first')
@@ -265,7 +265,7 @@ def _subspace_of(learn):
 def remove_subspace(
     learn:Learner, # In a subspace; changed in place
 )->Learner: # The same, with the weights it has reached, in ordinary training
-    "Let a learner out of its subspace."
+    "Take a learner out of its subspace, keeping its weights."
     _subspace_of(learn)
     del learn.model.subspace
     learn.splitter, learn.opt = learn.__dict__.pop('_splitter_outside'), None
@@ -377,9 +377,9 @@ def intrinsic_dimension(
 # %% ../../nbs/train/intrinsic.ipynb #69d7420c
 def save_subspace(
     learn:Learner, # In a subspace
-    file:str|Path, # Where to write; safetensors
+    file:str|Path, # Where to write, as safetensors
 )->Path: # The file
-    "Save what a learner learned in a subspace, d numbers."
+    "Save the `d` numbers that a learner trained in a subspace."
     space = _subspace_of(learn)
     tensors = {k: o.detach().contiguous() for k, o in space.named_parameters()}
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_subspace=json.dumps(space.settings)))
@@ -390,7 +390,7 @@ def load_subspace(
     learn:Learner, # Made from the model that the saved one began with; changed in place
     file:str|Path, # What `save_subspace` wrote
 )->Learner: # The same, in the subspace, at the saved place
-    "Load what was learned in a subspace."
+    "Load a saved subspace into a learner."
     with safe_open(file, 'pt') as f:
         note, saved = (f.metadata() or {}).get('rank_bert_subspace'), {k: f.get_tensor(k) for k in f.keys()}
     if note is None: raise ValueError(f'{file} has no subspace: pass a file of save_subspace')

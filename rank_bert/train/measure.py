@@ -173,7 +173,7 @@ def _mean_residual(h, keep):
 
 # %% ../../nbs/train/measure.ipynb #e9e379d8
 class ForwardWatch:
-    "Watch a forward pass: the outputs of linear layers at real tokens, and the token residual of hidden states."
+    "Keep the outputs of linear layers at real tokens, and the token residual of hidden states, of a forward pass."
     def __init__(self,
         model:nn.Module, # A transformers model, or any module that contains one
         layers:list, # The `LinearLayer`s to watch, as from `linears`
@@ -191,7 +191,7 @@ class ForwardWatch:
         self.hooks += [b.register_forward_hook(self._keep_residual, with_kwargs=True) for b in blocks]
 
     def close(self):
-        "Take the hooks away."
+        "Remove the hooks."
         for h in self.hooks: h.remove()
         self.hooks = []
 

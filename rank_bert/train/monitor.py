@@ -204,7 +204,7 @@ def before_batch(self:RankMonitor):
 # %% ../../nbs/train/monitor.ipynb #255e3fc0
 @patch
 def _drop_later_records(self:RankMonitor):
-    "Drop the records of this fit that are going to be made again."
+    "Drop the records that the resumed fit will make again."
     kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
     self._fresh = False
     if len(kept) == len(self.records): return
