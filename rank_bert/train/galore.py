@@ -1,4 +1,4 @@
-"""Show the optimizer gradients in a subspace of low rank, and leave the weights at full rank.
+"""Shrink the optimizer state: project gradients to a subspace of low rank, and leave the weights at full rank.
 
 Docs: https://rank-bert.github.io/rank_bert/train/galore.html.md"""
 
@@ -25,8 +25,8 @@ class GaLore(Constraint):
     order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
-        every:int=200, # Choose the subspace again after so many steps, and when an epoch begins
-        scale:float=.25, # Factor of the step
+        every:int=200, # Choose the subspace again after this many steps, and when an epoch begins
+        scale:float=.25, # Multiply each step by this
         roles=None, # One role or several of `ROLES`; all when None
     ):
         self.rank, self.every = check_count(rank, 'rank'), check_count(every, 'every')
@@ -61,7 +61,7 @@ def _leading_subspace(grad, rank):
 # %% ../../nbs/train/galore.ipynb #9ffe2e1b
 @patch
 def _shrink(self:GaLore):
-    "Make every matrix, and its gradient, a small one."
+    "Replace every matrix and its gradient by a small one."
     hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
         if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue

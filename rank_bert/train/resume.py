@@ -1,4 +1,4 @@
-"""Kill a fit, run your script again, and get the same weights, bit for bit, as if nothing had happened.
+"""Kill a fit, run your script again, and get the same weights, bit for bit, as without the interruption.
 
 Docs: https://rank-bert.github.io/rank_bert/train/resume.html.md"""
 
@@ -64,7 +64,7 @@ def _set_loader_state(dl, state):
 
 # %% ../../nbs/train/resume.ipynb #8cfb12e6
 def machine_info()->dict: # Version of PyTorch, threads, and whether there is a GPU
-    "List what the last bit of a result depends on, besides settings."
+    "List what the bits of a result depend on, besides settings."
     return dict(torch=str(torch.__version__), threads=torch.get_num_threads(), cuda=torch.cuda.is_available())
 
 # %% ../../nbs/train/resume.ipynb #19a78cfb
@@ -199,7 +199,7 @@ def before_fit(self:ResumeFit):
 
 @patch
 def before_epoch(self:ResumeFit):
-    "Keep callbacks out of epochs that are skipped, and give back what they forget in `before_fit`."
+    "Keep callbacks out of skipped epochs, and restore what they reset in `before_fit`."
     if not (s := self._restore): return
     for c in _with_state(self.learn): c.run = not self._is_skipping()
     if self.epoch != self.begin: return
