@@ -42,7 +42,7 @@ from .train.resume import ResumeFit
 from .train.adapters import AdaLoRA, add_lora, load_lora, merge_lora
 from .train.distill import DistilCallback
 from .train.student import distil_init
-from .train.pretrain import mlm_dls, mlm_learner
+from .train.mlm import mlm_dls, mlm_learner
 from .train.intrinsic import add_subspace, intrinsic_dimension
 from .experiment.sweep import Sweep
 from .experiment.report import report

@@ -352,8 +352,8 @@ def batch_at(self:MaskedDL,
     at = here + np.repeat(np.arange(len(idxs))*ids.shape[1] - d.starts[idxs], hi - lo)
     if not len(at): at, here = np.array([1]), d.starts[idxs[:1]] + 1
     x = dict(input_ids=ids, attention_mask=mask, masked_positions=at, token_type_ids=types)
-    x, y = {k: torch.from_numpy(v) for k, v in x.items()
-            if v is not None}, torch.from_numpy(d.ids[here].astype(np.int64))
+    x = {k: torch.from_numpy(v) for k, v in x.items() if v is not None}
+    y = torch.from_numpy(d.ids[here].astype(np.int64))
     return (x, y) if d.y is None else (x, y, torch.from_numpy(d.y[idxs]))
 
 # %% ../../nbs/data/corpus.ipynb #92173b45

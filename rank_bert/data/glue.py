@@ -256,5 +256,4 @@ def glue_dls(
     if tokenizer is None and source != 'sample':
         raise ValueError("give a tokenizer; only source='sample' has one of its own")
     return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label',
-                    valid=t.valid_splits, bs=bs,
-                    vocab=t.labels, regression=t.labels is None, **kwargs)
+                    valid=t.valid_splits, bs=bs, vocab=t.labels, regression=t.labels is None, **kwargs)

@@ -169,7 +169,7 @@ def _read_path(path):
     try: return read_data(datasets.load_from_disk(path))
     except FileNotFoundError:
         raise FileNotFoundError(f'{path} is not a folder written by save_to_disk; give its files, as in '
-                                                      "dict(train='train.csv', valid='valid.csv')") from None
+                                "dict(train='train.csv', valid='valid.csv')") from None
 
 # %% ../../nbs/data/tables.ipynb #74c79f8e
 def read_data(

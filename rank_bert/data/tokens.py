@@ -57,7 +57,7 @@ def from_tokenizer(cls:TokenizedTexts,
     max_length:int=128, # Most tokens of a text (or pair), special ones included
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 texts
 )->TokenizedTexts:
-    "Tokenise; of a pair that is too long, truncate the longer text first."
+    "Tokenise texts or pairs; in a pair that is too long, truncate the longer text first."
     n, rows, types = 1000, [], []
     steps = range(0, len(texts), n)
     for i in tqdm(steps, 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):

@@ -1,4 +1,4 @@
-"""Factorise a weight matrix, with what you know of its inputs and its gradients
+"""Factorise a weight matrix, with what you know of its inputs and its gradients.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/decompose.html.md"""
 

@@ -1,4 +1,4 @@
-"""Write factorised models with `save_pretrained`, and read them with plain `from_pretrained`
+"""Write factorised models with `save_pretrained`, and read them with plain `from_pretrained`.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/hf.html.md"""
 

@@ -1,4 +1,4 @@
-"""Time layers on this machine, so that a budget can count milliseconds
+"""Time layers on your machine, so that a budget can count milliseconds.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/latency.html.md"""
 

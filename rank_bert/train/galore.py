@@ -1,4 +1,4 @@
-"""Show the optimizer gradients in a subspace of low rank, and leave the weights at full rank.
+"""Shrink the optimizer state: project gradients to a subspace of low rank, and leave the weights at full rank.
 
 Docs: https://rank-bert.github.io/rank_bert/train/galore.html.md"""
 
@@ -25,12 +25,12 @@ class GaLore(Constraint):
     order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
-        every:int=200, # Choose the subspace again after so many steps, and when an epoch begins
-        scale:float=.25, # Factor of the step
+        every:int=200, # Choose the subspace again after this many steps, and when an epoch begins
+        scale:float=.25, # Multiply each step by this
         roles=None, # One role or several of `ROLES`; all when None
     ):
-        self.rank, self.every, self.scale = check_count(rank, 'rank'), check_count(every, 'every'), check_positive(scale, 'scale')
-        self.roles, self._full, self._bases = roles, {}, {}
+        self.rank, self.every = check_count(rank, 'rank'), check_count(every, 'every')
+        self.scale, self.roles, self._full, self._bases = check_positive(scale, 'scale'), roles, {}, {}
     def __getstate__(self): return {**self.__dict__, '_full': {}, '_bases': {}}
 
 # %% ../../nbs/train/galore.ipynb #fbf3279c
@@ -39,10 +39,11 @@ def before_fit(self:GaLore):
     "Check the optimizer and the rank, and take over the learner's step."
     Constraint.before_fit(self)
     check_decoupled_decay(self.opt)
-    if hasattr(self.opt, 'slow_weights'): raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot shrink: use the optimizer inside it')
+    if hasattr(self.opt, 'slow_weights'):
+        raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot shrink: use the one inside it')
     ranks_for(self.learn.model, [l for l in self.layers if l.rank is None], self.rank)
-    ranks = {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for l in linears(self.learn.model, cb.roles) for p in matrices_of(l)}
-    _enlarge_states(self.opt, ranks)
+    of = lambda cb: (p for l in linears(self.learn.model, cb.roles) for p in matrices_of(l))
+    _enlarge_states(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for p in of(cb)})
     self.learn._step = partial(_small_step, self.learn)
 
 def _enlarge_states(opt, but={}):
@@ -60,7 +61,7 @@ def _leading_subspace(grad, rank):
 # %% ../../nbs/train/galore.ipynb #9ffe2e1b
 @patch
 def _shrink(self:GaLore):
-    "Make every matrix, and its gradient, a small one."
+    "Replace every matrix and its gradient by a small one."
     hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
         if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue
@@ -79,7 +80,8 @@ def _turn_to(self:GaLore, p, state, grad, left):
     basis = _leading_subspace(grad, self.rank) if old is None or self._count % self.every == 0 else old
     small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
     if old is not None and basis is not old: state.update(turn_state(state, small, basis.T@old, left))
-    if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()): state.update(turn_state(state, p.shape, basis.T, left))
+    if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()):
+        state.update(turn_state(state, p.shape, basis.T, left))
     return basis
 
 # %% ../../nbs/train/galore.ipynb #7db4e1c1
@@ -97,7 +99,8 @@ def _carry_back(self:GaLore, steps):
     hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p, step in steps.items():
         basis, h = self._bases[p].to(step), hypers[p]
-        p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(basis@step if p.shape[0] <= p.shape[1] else step@basis.T, alpha=self.scale)
+        back = basis@step if p.shape[0] <= p.shape[1] else step@basis.T
+        p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(back, alpha=self.scale)
         if states.get(p): states[p]['subspace'] = self._bases[p]
 
 # %% ../../nbs/train/galore.ipynb #beb1b888

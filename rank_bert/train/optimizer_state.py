@@ -1,4 +1,4 @@
-"""Keep what an optimizer has learnt when a weight changes its shape: turn Adam's running means into other coordinates, and back.
+"""Keep what an optimizer has learnt when a weight changes its shape: turn Adam's running means along with it.
 
 Docs: https://rank-bert.github.io/rank_bert/train/optimizer_state.html.md"""
 
@@ -41,7 +41,9 @@ def transform_state(
     for k, v in state.items():
         if k in BASES: continue
         if not torch.is_tensor(v) or v.shape != shape: res[k] = v.clone() if torch.is_tensor(v) else v
-        else: res[k] = (squares if k in SQUARES else means)(v.to(torch.promote_types(v.dtype, torch.float32))).to(v.dtype)
+        else:
+            change = squares if k in SQUARES else means
+            res[k] = change(v.to(torch.promote_types(v.dtype, torch.float32))).to(v.dtype)
     return res
 
 # %% ../../nbs/train/optimizer_state.ipynb #41b973b1
@@ -72,7 +74,8 @@ def hand_over(
     down, # Factor `(r, n)`
 ):
     "Replace a weight by two factors in an optimizer."
-    opt.param_lists = [[q for p in ps for q in ((down, up) if p is old else (p,))] for ps in opt.param_lists] # the order of a new one
+    now = lambda p: (down, up) if p is old else (p,) # in the order of a new optimizer
+    opt.param_lists = [[q for p in ps for q in now(p)] for ps in opt.param_lists]
     states, a, b = optimizer_states(opt), down.detach(), up.detach()
     state, states[up], states[down] = states.pop(old, None), {}, {}
     if hasattr(opt, 'slow_weights'): opt.slow_weights = None # fastai's Lookahead
@@ -88,7 +91,7 @@ def project_state(
     columns:torch.Tensor, # Orthonormal basis of the weight's columns `(m, r)`
     rows:torch.Tensor, # Orthonormal basis of its rows `(n, r)`
 ):
-    "Remove from the mean gradient what leads off the matrices of this rank."
+    "Remove the part of the mean gradient that points off the matrices of this rank."
     for m in (state[k] for k in MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
         m.sub_(rest - (rest@rows)@rows.mT)
@@ -112,6 +115,7 @@ def check_decoupled_decay(
 ):
     "Raise `ValueError` if an optimizer adds weight decay to the gradient."
     theirs = getattr(opt, 'opt', opt)
-    apart = isinstance(theirs, torch.optim.AdamW) or any(getattr(c, '__name__', '') == 'weight_decay' for c in getattr(opt, 'cbs', ()))
-    if not apart and any(h.get('wd') for h in opt.hypers):
-        raise ValueError(f'{type(theirs).__name__} adds weight decay to the gradient, and it cannot be separated again: use AdamW, or wd=0')
+    fastai_s = any(getattr(c, '__name__', '') == 'weight_decay' for c in getattr(opt, 'cbs', ()))
+    if not fastai_s and not isinstance(theirs, torch.optim.AdamW) and any(h.get('wd') for h in opt.hypers):
+        raise ValueError(f'{type(theirs).__name__} adds weight decay to the gradient, where it cannot be separated: '
+                         'use AdamW, or wd=0')

@@ -1,4 +1,4 @@
-"""Push an encoder towards low rank softly while it trains, with a nuclear-norm penalty, and decay factorised layers as a dense layer would decay.
+"""Push an encoder towards low rank while it trains, and decay factorised layers as dense ones would decay.
 
 Docs: https://rank-bert.github.io/rank_bert/train/penalty.html.md"""
 
@@ -40,10 +40,11 @@ def check_own_weights(
     "Raise `ValueError` unless every layer is a module with parameters of its own and no adapter."
     own = {id(p) for p in model.parameters()}
     for l in layers:
-        if hasattr(l.module, 'get_base_layer'): raise ValueError(f'{l.name} has an adapter, so it cannot be constrained: call merge_lora first')
+        if hasattr(l.module, 'get_base_layer'):
+            raise ValueError(f'{l.name} has an adapter, so it cannot be constrained: call merge_lora first')
         if any(id(p) not in own for p in l.module.parameters()):
-            raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, so it cannot be constrained: '
-                             'choose other roles=')
+            raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, '
+                             'so it cannot be constrained: choose other roles=')
 
 # %% ../../nbs/train/penalty.ipynb #de626e0b
 class Constraint(FitCallback):
@@ -51,7 +52,8 @@ class Constraint(FitCallback):
     run_valid, layers, roles = False, (), None
     def before_fit(self):
         self.find_layers()
-        if not trainable(self.layers): warnings.warn(f'{type(self).__name__} does nothing in this fit: all of its linear layers are frozen')
+        if not trainable(self.layers):
+            warnings.warn(f'{type(self).__name__} does nothing in this fit: all of its linear layers are frozen')
     def before_train(self): self._count = 0
     def find_layers(self):
         self.layers = linears(self.learn.model, self.roles)
@@ -91,7 +93,8 @@ def soft_threshold(
     "Lower the singular values of `w`, but not below zero."
     if w.shape[-2] > w.shape[-1]: return soft_threshold(w.mT, by).mT
     u, s, p = _wide_svd(w)
-    left = (1 - torch.as_tensor(by, dtype=s.dtype, device=s.device)[..., None]/s.clamp_min(torch.finfo(s.dtype).tiny)).clamp_min(0)
+    by = torch.as_tensor(by, dtype=s.dtype, device=s.device)[..., None]
+    left = (1 - by/s.clamp_min(torch.finfo(s.dtype).tiny)).clamp_min(0)
     return (u@(left[..., None]*p)).to(w)
 
 # %% ../../nbs/train/penalty.ipynb #8d2ba09b
@@ -101,7 +104,7 @@ class NuclearNormPenalty(Constraint):
     def __init__(self,
         weight, # Weight of the nuclear norms in the loss; a number, or a schedule such as `SchedLin(0., 1e-3)`
         roles=None, # One role or several of `ROLES`; all when None
-        every:int=1, # Recompute the gradient every `every` steps of an epoch; a decoupled penalty makes one larger step instead
+        every:int=1, # Recompute the gradient every `every` steps; a decoupled penalty makes one larger step instead
         decoupled:bool=False, # Lower the singular values after a step, instead of adding to the gradient?
     ):
         if not callable(weight): check_positive(weight, 'weight', zero=True)
@@ -158,8 +161,9 @@ def _lower(self:NuclearNormPenalty):
         if l.rank is not None:
             for p in matrices_of(l): p.data.div_(1 + by*hypers[p]['lr'])
     for ls in groupby([l for l in layers if l.rank is None], lambda l: l.shape).values():
-        new = soft_threshold(torch.stack([l.module.weight for l in ls]), torch.tensor([by*hypers[l.module.weight]['lr'] for l in ls]))
-        for l, w in zip(ls, new): l.module.weight.data.copy_(w)
+        ws = [l.module.weight for l in ls]
+        new = soft_threshold(torch.stack(ws), torch.tensor([by*hypers[w]['lr'] for w in ws]))
+        for w, v in zip(ws, new): w.data.copy_(v)
 
 # %% ../../nbs/train/penalty.ipynb #4d270c0f
 class FrobeniusDecay(Constraint):

@@ -38,7 +38,7 @@ def project_rank(
     left:torch.Tensor=None, # Lower triangular `(..., m, m)`: L in the norm; None for the identity
     right:torch.Tensor=None, # `(..., n, k)`: R in the norm; None for the identity
     iterations:int=1, # Of the subspace iteration
-)->Projected: # The nearest matrix, a basis for the next time, and orthonormal bases of its columns `(..., m, rank)` and rows `(..., n, rank)`
+)->Projected: # Nearest matrix, basis for the next time, orthonormal `columns (..., m, rank)`, `rows (..., n, rank)`
     "Find the nearest matrix of rank `rank` in the norm of `left^T (w - a) right`."
     dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
     x = w if left is None else left.mT@w
@@ -83,17 +83,21 @@ def _plain_norm(stats): return None, None
 def _whitened_norm(stats): return None, damped_root(moment_about_zero(stats))
 
 @projection_norm('kronecker')
-def _kronecker_norm(stats): return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
+def _kronecker_norm(stats):
+    return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
 
 # %% ../../nbs/train/projection.ipynb #f7515ebc
 def _norm_roots(norm, layers):
     "Map name -> (left, right) of a `Decomposed`, in float32 and scaled to size 1."
     if norm is None: return {l.name: (None, None) for l in layers}
-    if not isinstance(norm, Decomposed): raise ValueError(f"norm must be a Decomposed, such as Decomposed(model, 'whitened', batches), got {norm!r}")
+    if not isinstance(norm, Decomposed):
+        raise ValueError(f"norm must be a Decomposed, such as Decomposed(model, 'whitened', batches), got {norm!r}")
     find = PROJECTION_NORMS[check_name(norm.method, 'method for a norm', PROJECTION_NORMS)]
     if odd := [l.name for l in layers if norm.shapes.get(l.name) != l.shape]:
         raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')
-    def unit(t, w): return None if t is None else (t/t.norm()*len(t)**.5).to(device=w.device, dtype=torch.promote_types(w.dtype, torch.float32))
+    def unit(t, w):
+        if t is None: return None
+        return (t/t.norm()*len(t)**.5).to(device=w.device, dtype=torch.promote_types(w.dtype, torch.float32))
     roots = {l.name: find(norm.calibration and norm.calibration[l.name]) for l in layers}
     return {l.name: tuple(unit(t, matrices_of(l)[0]) for t in roots[l.name]) for l in layers}
 
@@ -108,8 +112,9 @@ def ranks_for(
     if not isinstance(rank, dict): rank = dict.fromkeys(names, rank)
     ranks = {k if k in names else full_name(model, k): r for k, r in rank.items()}
     if odd := ranks.keys() - names:
-        raise ValueError(f'the rank plan names {min(odd)!r}, which is no linear layer here, or not of the roles you asked for')
-    return {l.name: check_count(r, f'rank of {l.name}', most=min(l.shape)) for l in layers if (r := ranks.get(l.name)) is not None}
+        raise ValueError(f'the rank plan names {min(odd)!r}, which is not a linear layer of the roles you asked for')
+    most = {l.name: min(l.shape) for l in layers}
+    return {n: check_count(ranks[n], f'rank of {n}', most=k) for n, k in most.items() if ranks.get(n) is not None}
 
 # %% ../../nbs/train/projection.ipynb #dd151af0
 class RankProjection(Constraint):
@@ -170,8 +175,8 @@ def project(self:RankProjection):
     ranks = self.ranks_at(self.done)
     layers = [l for l in trainable(self.layers) if ranks.get(l.name, math.inf) < min(matrices_of(l)[0].shape)]
     with torch.no_grad():
-        for ls in groupby(layers, lambda l: (matrices_of(l)[0].shape, ranks[l.name], l.rank is None, l.shape[1])).values():
-            self._project_group(ls, ranks[ls[0].name])
+        kinds = groupby(layers, lambda l: (matrices_of(l)[0].shape, ranks[l.name], l.rank is None, l.shape[1]))
+        for ls in kinds.values(): self._project_group(ls, ranks[ls[0].name])
     for l in self.layers:
         if l not in layers: self._state_of(l).pop('basis', None)
     self._due = False
@@ -212,9 +217,9 @@ class RankSchedule(RankProjection):
     "Project weights, after a step, to a rank that changes as training goes on."
     @delegates(RankProjection.__init__, but=['rank'])
     def __init__(self,
-        start, # Rank at first: integer, plan, None for full rank; or a function from the fraction of the fit to a rank or plan
+        start, # Rank at first: integer, plan, None for full rank; or a function from the fraction of the fit to one
         end=None, # Rank at last: integer, plan, or None for full rank
-        how='linear', # Key of `RANK_SCHEDULES`, or a function from the fraction of the way to the fraction of the change
+        how='linear', # Key of `RANK_SCHEDULES`, or a function from fraction of the way to fraction of the change
         begin:float=0., # Fraction of the fit at which the rank begins to change
         finish:float=1., # Fraction of the fit at which it stops changing
         **kwargs
@@ -222,7 +227,8 @@ class RankSchedule(RankProjection):
         super().__init__(start, **kwargs)
         self.end, self.how = end, how if callable(how) else RANK_SCHEDULES[check_name(how, 'schedule', RANK_SCHEDULES)]
         self.begin, self.finish = check_fraction(begin, 'begin', zero=True), check_fraction(finish, 'finish')
-        if finish <= begin: raise ValueError(f'the schedule ends at {finish} of the fit, before it starts at {begin}: finish must be larger than begin')
+        if finish <= begin:
+            raise ValueError(f'the schedule ends at {finish} of the fit, before it starts at {begin}: raise finish')
 
 # %% ../../nbs/train/projection.ipynb #f02a2c86
 @patch

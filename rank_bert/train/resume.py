@@ -1,4 +1,4 @@
-"""Kill a fit, run your script again, and get the same weights, bit for bit, as if nothing had happened.
+"""Kill a fit, run your script again, and get the same weights, bit for bit, as without the interruption.
 
 Docs: https://rank-bert.github.io/rank_bert/train/resume.html.md"""
 
@@ -28,7 +28,8 @@ def random_state()->dict: # Python's, NumPy's and PyTorch's
     "Read the state of all random generators."
     name, keys, *rest = np.random.get_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return dict(python=list(random.getstate()), numpy=[name, keys.tolist(), *rest], torch=torch.get_rng_state(), cuda=cuda)
+    numpy = [name, keys.tolist(), *rest]
+    return dict(python=list(random.getstate()), numpy=numpy, torch=torch.get_rng_state(), cuda=cuda)
 
 def set_random_state(
     state:dict, # From `random_state`
@@ -45,12 +46,14 @@ def _fastai_loader(dl):
     "Unwrap a loader of several processes, and raise `ValueError` unless its order of batches can be saved."
     dl = getattr(dl, 'dl', dl)
     if hasattr(dl, 'rng'): return dl
-    raise ValueError(f'the training data are in a {type(dl).__module__}.{type(dl).__name__}, whose order of batches cannot be saved: use a DataLoader of fastai')
+    raise ValueError(f'the training data are in a {type(dl).__module__}.{type(dl).__name__}, '
+                     'whose order of batches cannot be saved: use a DataLoader of fastai')
 
 def _loader_state(dl):
     "Read where a loader is in its data."
     dl = _fastai_loader(dl)
-    return dict(rng=list(dl.rng.getstate()), **{k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)})
+    counts = {k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)}
+    return dict(rng=list(dl.rng.getstate()), **counts)
 
 def _set_loader_state(dl, state):
     "Put a loader back to where it was."
@@ -61,7 +64,7 @@ def _set_loader_state(dl, state):
 
 # %% ../../nbs/train/resume.ipynb #8cfb12e6
 def machine_info()->dict: # Version of PyTorch, threads, and whether there is a GPU
-    "List what the last bit of a result depends on, besides settings."
+    "List what the bits of a result depend on, besides settings."
     return dict(torch=str(torch.__version__), threads=torch.get_num_threads(), cuda=torch.cuda.is_available())
 
 # %% ../../nbs/train/resume.ipynb #19a78cfb
@@ -78,7 +81,8 @@ def _plain(o):
 
 def _state_of(c):
     "Read what a callback remembers."
-    return _plain(c.state_dict()) if hasattr(type(c), 'state_dict') else {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
+    if hasattr(type(c), 'state_dict'): return _plain(c.state_dict())
+    return {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
 
 # %% ../../nbs/train/resume.ipynb #9613ce7a
 class ResumeFit(FitCallback):
@@ -89,8 +93,10 @@ class ResumeFit(FitCallback):
         resume:bool=False, # Go on from what is there?
         settings:dict=None, # Anything that a run must share with another to go on with it, as plain values
     ):
-        self.file, self.resume, self.settings, self.begin, self.fits, self._later = Path(file), resume, _plain(settings or {}), 0, 0, []
-        if resume and not self.file.is_file(): raise FileNotFoundError(f'{file} holds no checkpoint, so there is nothing to resume: begin without resume')
+        self.file, self.resume, self.settings = Path(file), resume, _plain(settings or {})
+        self.begin, self.fits, self._later = 0, 0, []
+        if resume and not self.file.is_file():
+            raise FileNotFoundError(f'{file} holds no checkpoint, so there is nothing to resume: begin without resume')
     def _is_skipping(self): return self.epoch < self.begin
 
 # %% ../../nbs/train/resume.ipynb #766303ef
@@ -101,8 +107,9 @@ def read_checkpoint(
 )->dict: # Its parts, such as 'epoch', 'settings' and 'model'
     "Read a checkpoint, or raise `ValueError`."
     s = torch.load(file, map_location='cpu', weights_only=True)
-    if isinstance(s, dict) and not (lacks := _KEPT - s.keys()): return dict(settings={}, machine=None, smooth=None) | s
-    raise ValueError(f"{Path(file).name} is not a checkpoint of ResumeFit{f': it lacks {min(lacks)!r}' if isinstance(s, dict) else ''}: begin without resume")
+    lacks = _KEPT - s.keys() if isinstance(s, dict) else _KEPT
+    if not lacks: return dict(settings={}, machine=None, smooth=None) | s
+    raise ValueError(f'{Path(file).name} is no checkpoint of ResumeFit: it lacks {min(lacks)!r}; begin without resume')
 
 # %% ../../nbs/train/resume.ipynb #a83162b7
 def _scaler_of(learn):
@@ -121,27 +128,37 @@ def _write(self:ResumeFit):
     "Write the state of the fit."
     rng = _of_all(random_state())
     if rank_distrib(): return
-    learn, model, callbacks = self.learn, get_model(self.learn.model), [(c.name, _state_of(c)) for c in _with_state(self.learn)]
-    grads = {n: p.grad for n, p in model.named_parameters() if p.grad is not None} if any(s.get('count') for _, s in callbacks) else {}
-    smooth = [learn.recorder.smooth_loss.count, float(learn.recorder.smooth_loss.val)] if hasattr(learn, 'recorder') else None
-    state = dict(fit=self.fits, epoch=self.epoch + 1, n_epoch=self.n_epoch, settings=self.settings, machine=machine_info(), plan=plan_of(model),
-                 model=model.state_dict(), grads=grads, opt=_plain(self.opt.state_dict()), scaler=_scaler_of(learn).state_dict(), smooth=smooth,
-                 random=rng, loader=_loader_state(self.dls.train), callbacks=callbacks)
+    learn, model = self.learn, get_model(self.learn.model)
+    callbacks = [(c.name, _state_of(c)) for c in _with_state(learn)]
+    accumulates = any(s.get('count') for _, s in callbacks)
+    smooth = getattr(getattr(learn, 'recorder', None), 'smooth_loss', None)
+    state = dict(
+        fit=self.fits, epoch=self.epoch + 1, n_epoch=self.n_epoch, settings=self.settings, machine=machine_info(),
+        plan=plan_of(model), model=model.state_dict(), opt=_plain(self.opt.state_dict()),
+        grads={n: p.grad for n, p in model.named_parameters() if p.grad is not None} if accumulates else {},
+        scaler=_scaler_of(learn).state_dict(), smooth=smooth and [smooth.count, float(smooth.val)],
+        random=rng, loader=_loader_state(self.dls.train), callbacks=callbacks)
     with new_file(self.file) as tmp: torch.save(state, tmp)
 
 # %% ../../nbs/train/resume.ipynb #1310aef7
 @patch
 def _mismatch(self:ResumeFit, s):
     "Say why this fit cannot go on from `s`, or return None."
-    now, names, was, n = plan_of(self.learn.model), [c.name for c in _with_state(self.learn)], [k for k, _ in s['callbacks']], max(num_distrib(), 1)
+    plan, n = plan_of(self.learn.model), max(num_distrib(), 1)
+    was, now = ([k for k, _ in s['callbacks']], [c.name for c in _with_state(self.learn)])
     for k in sorted({*self.settings, *s['settings']}):
         a, b = s['settings'].get(k), self.settings.get(k)
         if a != b: return f'is of another run: {k} was {a!r}, now it is {b!r}'
-    if s['n_epoch'] != self.n_epoch: return f"is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ"
-    if was != names: return f"was written beside {', '.join(was) or 'no callbacks'}, now there are {', '.join(names) or 'none'}: make the learner as it was made"
-    if odd := [k for k, r in now.items() if s['plan'].get(k) != r]:
-        return f"has rank {s['plan'].get(odd[0], 'full')} for {odd[0]}, the model has {now[odd[0]]}: make the learner as it was made"
-    if len(s['random']) != n: return f"was written by {len(s['random'])} processes, now there are {n}: batches would differ"
+    if s['n_epoch'] != self.n_epoch:
+        return f"is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ"
+    again = 'make the learner as it was made'
+    if was != now:
+        was, now = (', '.join(o) or 'no callbacks' for o in (was, now))
+        return f'was written beside {was}, now there are {now}: {again}'
+    if odd := [k for k, r in plan.items() if s['plan'].get(k) != r]:
+        return f"has rank {s['plan'].get(odd[0], 'full')} for {odd[0]}, the model has {plan[odd[0]]}: {again}"
+    if len(s['random']) != n:
+        return f"was written by {len(s['random'])} processes, now there are {n}: batches would differ"
 
 # %% ../../nbs/train/resume.ipynb #af319bbc
 @patch
@@ -149,7 +166,8 @@ def _put_back(self:ResumeFit, s):
     "Put everything back as it was."
     if odd := self._mismatch(s): raise ValueError(f'{self.file.name} {odd}')
     if s['machine'] not in (None, machine_info()):
-        warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: results will not be the same to the bit")
+        warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: "
+                      'results will not be the same to the bit')
     now = plan_of(self.learn.model)
     to_factors(self.learn, {k: r for k, r in s['plan'].items() if k not in now})
     model = get_model(self.learn.model)
@@ -181,7 +199,7 @@ def before_fit(self:ResumeFit):
 
 @patch
 def before_epoch(self:ResumeFit):
-    "Keep callbacks out of epochs that are skipped, and give back what they forget in `before_fit`."
+    "Keep callbacks out of skipped epochs, and restore what they reset in `before_fit`."
     if not (s := self._restore): return
     for c in _with_state(self.learn): c.run = not self._is_skipping()
     if self.epoch != self.begin: return

@@ -1,4 +1,4 @@
-"""Train dense first and go over to factors, optimizer included, when the ranks have settled. Or start with factors.
+"""Train dense first and switch to factors, optimizer included, when the ranks have settled. Or start with factors.
 
 Docs: https://rank-bert.github.io/rank_bert/train/switch.html.md"""
 
@@ -34,7 +34,8 @@ def to_factors(
     ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
     layers = [l for l in layers if l.name in ranks]
     check_own_weights(learn.model, layers)
-    if thin := [l.name for l in layers if l.rank is not None]: raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
+    if thin := [l.name for l in layers if l.rank is not None]:
+        raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
     for l in layers:
         new = LowRankLinear.from_linear(l.module, ranks[l.name])
         new.up.bias = l.module.bias
@@ -45,10 +46,11 @@ def to_factors(
 
 # %% ../../nbs/train/switch.ipynb #15e1c9e9
 def _tell_learner(learn):
-    "Let everything in a learner that has looked at the layers look again."
+    "Let everything in a learner that keeps layers or parameters find them again."
     if isinstance(m := learn.model, DistributedDataParallel):
-        learn.model = DistributedDataParallel(m.module, device_ids=m.device_ids, output_device=m.output_device, broadcast_buffers=m.broadcast_buffers,
-                                              find_unused_parameters=m.find_unused_parameters)
+        names = 'device_ids', 'output_device', 'broadcast_buffers', 'find_unused_parameters'
+        same = {k: getattr(m, k) for k in names}
+        learn.model = DistributedDataParallel(m.module, **same)
     for cb in learn.cbs:
         if isinstance(cb, Constraint) and cb.layers: cb.find_layers()
         if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf
@@ -58,25 +60,27 @@ class LowRankSwitch(Constraint):
     "Train dense, and replace linear layers by factors when their stable ranks have settled, or at a given time."
     order = 65 # after a step and its schedules
     def __init__(self,
-        at:float=None, # Epochs of a fit after which to switch, 0 for before the first step; None for when stable ranks have settled
+        at:float=None, # Epochs after which to switch, 0 for before the first step; None for when ranks have settled
         rank=None, # Rank for all layers, or a rank plan; None for Cuttlefish's scaled stable rank
         roles=None, # One role or several of `ROLES`; all when None
-        tol:float=.02, # A layer has settled if its stable rank changes by at most this fraction from look to look
-        every:float=1., # Epochs from look to look
+        tol:float=.02, # A layer has settled if its stable rank changes by at most this fraction in that time
+        every:float=1., # Epochs between two measurements
         layerwise:bool=False, # Switch each layer when it has settled, instead of all when all have?
     ):
-        self.at, self.tol, self.every = check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True), check_positive(every, 'every')
-        self.rank, self.roles, self.layerwise, self.rows, self.switched, self._encoder = rank, roles, layerwise, [], {}, None
+        self.at, self.tol = check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True)
+        self.every, self.rank, self.roles, self.layerwise = check_positive(every, 'every'), rank, roles, layerwise
+        self.rows, self.switched, self._encoder = [], {}, None
 
     @property
     def history(self): return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
     def state_dict(self): return dict(rows=self.rows, switched=self.switched)
-    def load_state_dict(self, state): self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
+    def load_state_dict(self, state):
+        self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
 
 # %% ../../nbs/train/switch.ipynb #8763a49d
 @patch
 def before_fit(self:LowRankSwitch):
-    "Look for the first time, or switch at once."
+    "Measure the stable ranks, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
     if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
     self._encoder = encoder_of(self.learn.model)
@@ -88,12 +92,14 @@ def before_fit(self:LowRankSwitch):
     if self.at == 0: self._switch(self._waiting(), 0.)
 
 @patch
-def _waiting(self:LowRankSwitch): return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
+def _waiting(self:LowRankSwitch):
+    "List the layers that may switch."
+    return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
 
 # %% ../../nbs/train/switch.ipynb #9f6be441
 @patch
 def _look(self:LowRankSwitch, epoch, names):
-    "Note the stable ranks of layers."
+    "Record the stable ranks of layers."
     for ls in groupby([l for l in self.layers if l.name in names], lambda l: l.shape).values():
         ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
         self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
@@ -104,7 +110,7 @@ def _stable_ranks(self:LowRankSwitch, name): return [r['stable_rank'] for r in s
 # %% ../../nbs/train/switch.ipynb #cf773aba
 @patch
 def after_batch(self:LowRankSwitch):
-    "Look if it is time, and switch the layers that have settled."
+    "Measure the ranks if it is time, and switch the layers that have settled."
     if hasattr(self.learn, 'lr_finder') or not (names := self._waiting()): return
     now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
     if self.at is not None: return self._switch(names, now) if now >= self.at else None
@@ -114,7 +120,9 @@ def after_batch(self:LowRankSwitch):
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
 
 @patch
-def _settled(self:LowRankSwitch, name): return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
+def _settled(self:LowRankSwitch, name):
+    "Has the stable rank of a layer settled?"
+    return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
 
 # %% ../../nbs/train/switch.ipynb #5a35c45f
 @patch
@@ -123,7 +131,9 @@ def _switch(self:LowRankSwitch, names, epoch):
     if self.at: self._look(epoch, names)
     shapes = {l.name: l.shape for l in self.layers}
     given = None if self.rank is None else ranks_for(self.learn.model, self.layers, self.rank)
-    def rank(n): return given.get(n) if given is not None else math.ceil((s := self._stable_ranks(n))[-1]*min(shapes[n])/s[0])
+    def rank(n):
+        s = self._stable_ranks(n)
+        return math.ceil(s[-1]*min(shapes[n])/s[0]) if given is None else given.get(n)
     plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
     self.switched |= plan
     self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
