@@ -47,7 +47,7 @@ def mlm_dls(
     next_sentence:bool=False, # Rows of two segments, for BERT's second objective?
     valid=0.05, # Fraction of the text to validate on, or other files
     val_bs:int=None, # Rows a batch to validate on; None for twice `bs`
-    seed:int=42, # Decides what is set aside, orders and masks
+    seed:int=42, # Seed of the validation split, the order and the masks
     device=None, # Where batches go; None for a GPU if there is one
     **kwargs
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
@@ -164,8 +164,8 @@ def _match_rows(model, rows):
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {model.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
     if pairs != isinstance(model, BertForPreTraining):
-        raise ValueError(f'a {type(model).__name__} goes with next_sentence={not pairs}, '
-                         f"but the rows are {'' if pairs else 'no '}pairs")
+        raise ValueError(f'a {type(model).__name__} needs next_sentence={not pairs}, '
+                         f"but the rows are {'' if pairs else 'not '}pairs")
     if longest < rows.max_length:
         raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
 
@@ -192,11 +192,11 @@ def mlm_learner(
     dls, # From `mlm_dls`
     model='tiny', # Size, see `bert_config`; any configuration; a model; or the folder of one to go on with
     rank:int|float=None, # Low-rank from the start: rank of all linear layers, or fraction of their weights
-    dropout:float=0., # While pretraining
+    dropout:float=0., # Dropout while pretraining
     init_std:float=None, # Scale of the initial weights; None for 0.02 at 768 features and more for fewer
     bf16:bool=False, # Run the forward pass in bfloat16?
     warmup:float=0.05, # Fraction of the steps over which `fit_warmup` raises the learning rate
-    seed:int=42, # Reaches the initial weights and dropout
+    seed:int=42, # Seed of the initial weights and of dropout
     **kwargs
 )->MLMLearner: # Ready to fit
     "Make a learner that pretrains a masked language model."
@@ -274,5 +274,5 @@ def predict(self:MLMLearner,
 @patch
 def get_preds(self:MLMLearner, *args, **kwargs):
     "Raise `NotImplementedError`, since hidden tokens differ from pass to pass."
-    raise NotImplementedError('hidden tokens differ from pass to pass and have no order to be put back in: '
+    raise NotImplementedError('get_preds cannot predict hidden tokens, since these differ from pass to pass: '
                               'use evaluate, predict, or a loop over the loader')

@@ -1,4 +1,4 @@
-"""Keep what an optimizer has learnt when a weight changes its shape: turn Adam's running means along with it.
+"""Keep the optimizer state when a weight changes its shape: convert Adam's running means to the new shape.
 
 Docs: https://rank-bert.github.io/rank_bert/train/optimizer_state.html.md"""
 

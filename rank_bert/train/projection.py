@@ -37,7 +37,7 @@ def project_rank(
     basis:torch.Tensor=None, # `(..., k, r)`: the `basis` of the last time; None to start from the singular vectors
     left:torch.Tensor=None, # Lower triangular `(..., m, m)`: L in the norm; None for the identity
     right:torch.Tensor=None, # `(..., n, k)`: R in the norm; None for the identity
-    iterations:int=1, # Of the subspace iteration
+    iterations:int=1, # Steps of the subspace iteration
 )->Projected: # Nearest matrix, basis for the next time, orthonormal `columns (..., m, rank)`, `rows (..., n, rank)`
     "Find the nearest matrix of rank `rank` in the norm of `left^T (w - a) right`."
     dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
@@ -126,7 +126,7 @@ class RankProjection(Constraint):
         roles=None, # One role or several of `ROLES`; all when None
         norm:Decomposed=None, # Measure distance in the norm of a `Decomposed` model; None for the plain norm
         optimizer_state:str='keep', # Key of `STATE_CHOICES`: keep, project or reset the optimizer state
-        iterations:int=1, # Of the subspace iteration; more get closer to the nearest matrix
+        iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
     ):
         self.every, self.iterations = check_count(every, 'every'), check_count(iterations, 'iterations')
         self.optimizer_state = check_name(optimizer_state, 'optimizer_state', STATE_CHOICES)

@@ -90,8 +90,8 @@ class ResumeFit(FitCallback):
     order, run_valid = -5, False # before the constraints look at the model
     def __init__(self,
         file:str|Path, # Where to write; replaces what is there
-        resume:bool=False, # Go on from what is there?
-        settings:dict=None, # Anything that a run must share with another to go on with it, as plain values
+        resume:bool=False, # Resume from the checkpoint in `file`?
+        settings:dict=None, # Plain values that must be the same when you resume
     ):
         self.file, self.resume, self.settings = Path(file), resume, _plain(settings or {})
         self.begin, self.fits, self._later = 0, 0, []
@@ -151,10 +151,10 @@ def _mismatch(self:ResumeFit, s):
         if a != b: return f'is of another run: {k} was {a!r}, now it is {b!r}'
     if s['n_epoch'] != self.n_epoch:
         return f"is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ"
-    again = 'make the learner as it was made'
+    again = 'make the learner in the same way'
     if was != now:
         was, now = (', '.join(o) or 'no callbacks' for o in (was, now))
-        return f'was written beside {was}, now there are {now}: {again}'
+        return f'was written with {was}, now there are {now}: {again}'
     if odd := [k for k, r in plan.items() if s['plan'].get(k) != r]:
         return f"has rank {s['plan'].get(odd[0], 'full')} for {odd[0]}, the model has {plan[odd[0]]}: {again}"
     if len(s['random']) != n:
