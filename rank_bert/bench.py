@@ -234,7 +234,7 @@ def _random_factors(model, budget, multiple_of=1, cost='params'):
 
 # %% ../nbs/bench.ipynb #b8349c2a
 def _int8(model):
-    "Copy a model with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch has it no more."
+    "Copy a model with dynamic int8 linear layers, by PyTorch's own tool; None if this PyTorch no longer has it."
     try: from torch.ao.quantization import quantize_dynamic
     except ImportError: return warnings.warn('this PyTorch has no quantize_dynamic: int8 is left out')
     with warnings.catch_warnings():

@@ -268,7 +268,7 @@ def _stdin_lines():
 def read_texts(
     texts, # Strings
 ):
-    "Yield texts, with the lines of stdin in the place of '-'."
+    "Yield texts, and the lines of stdin instead of '-'."
     for o in texts: yield from _stdin_lines() if o == '-' else (o,)
 
 # %% ../nbs/shell.ipynb #ca288896

@@ -88,7 +88,7 @@ def read_record(
     try: r = json.loads(file.read_text(encoding='utf-8'))
     except (OSError, ValueError): r = None
     if not isinstance(r, dict) or not r.keys() >= {'status', 'settings', *Run._fields}:
-        return warnings.warn(f'{file} is not the whole record of a run, so the run counts as not done')
+        return warnings.warn(f'{file} is not a complete record of a run, so the run counts as not done')
     if 'chance' in r: r['majority_baseline'] = r.pop('chance') # its name until 0.1.0
     return r
 

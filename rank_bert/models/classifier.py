@@ -86,7 +86,7 @@ class PooledConfig(PretrainedConfig):
 
 # %% ../../nbs/models/classifier.ipynb #c6a53b0e
 def _check_pooling(pooling, encoder, has_pooler):
-    "Raise `ValueError` if you cannot pool this encoder so."
+    "Raise `ValueError` if this pooling does not suit the encoder."
     check_name(pooling, 'pooling', [*POOLINGS, 'pooler'])
     if pooling == 'pooler' and not has_pooler:
         raise ValueError(f"{encoder.model_type} has no pooler of its own: choose from {', '.join(map(repr, POOLINGS))}")

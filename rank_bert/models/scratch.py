@@ -112,7 +112,7 @@ class FeedForward(nn.Module):
     "Two linear layers with a non-linearity between them, on every token alone."
     def __init__(self,
         width:int, # Numbers in a token's vector
-        inner:int, # Numbers between the two maps, 4 * width in BERT
+        inner:int, # Numbers between the two layers, 4 * width in BERT
         activation:str='gelu', # Key of `ACTIVATIONS`
     ):
         super().__init__()
@@ -192,11 +192,11 @@ class ScratchBert(nn.Module):
 
 # %% ../../nbs/models/scratch.ipynb #7cbd6309
 def _check_config(config):
-    "Refuse what is no plain BERT encoder."
+    "Raise unless this is the config of a plain BERT encoder."
     if not isinstance(config, BertConfig):
         raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
     if config.is_decoder or config.add_cross_attention:
-        raise ValueError('a decoder (is_decoder or add_cross_attention): this is an encoder only')
+        raise ValueError('the config is of a decoder (is_decoder or add_cross_attention): ScratchBert is an encoder')
     return config
 
 def _draw_weights(module, std):
@@ -274,7 +274,7 @@ _NAMES = {
     'cls.predictions.bias': 'head.bias'}
 
 def _our_name(name):
-    "What a weight of transformers' BERT is called here."
+    "Translate the name of a weight of transformers' BERT into ours."
     for theirs, ours in _NAMES.items(): name = name.replace(theirs, ours)
     return name
 
@@ -283,7 +283,7 @@ COUNTERPARTS = {BertModel: ScratchBert, BertForSequenceClassification: ScratchCl
                 BertForMaskedLM: ScratchMaskedLM}
 
 def _weights_of(model):
-    "The weights of a transformers BERT, by our names; a matrix tied to the embeddings is left out."
+    "Get the weights of a transformers BERT by our names, without a matrix tied to the embeddings."
     table, state = model.get_input_embeddings().weight, model.state_dict()
     if isinstance(model, BertForMaskedLM):
         if model.get_output_embeddings().weight is not table:

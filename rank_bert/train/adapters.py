@@ -139,7 +139,7 @@ def add_lora(
     seed:int=42, # Seed of the adapters' random factors; the other factors start at 0
     **kwargs, # More settings of the PEFT config, such as `init_lora_weights`
 ): # The same object; only its adapters and head train
-    "Put low-rank adapters beside the linear layers of an encoder. Pass the learner if you have one."
+    "Add low-rank adapters to the linear layers of an encoder. Pass the learner if you have one."
     hf, make = _hf_to_change(model), LORA_VARIANTS[check_name(variant, 'variant', LORA_VARIANTS)]
     check_positive(alpha, 'alpha'), check_fraction(dropout, 'dropout', zero=True, one=False)
     if variant == 'adalora' and not isinstance(model, Learner):

@@ -87,7 +87,7 @@ def check_weights(
         check_name(k, 'loss', ['task', *DISTIL_LOSSES])
         if not callable(v): check_positive(v, f'the weight of {k!r}', zero=True)
     if not any(callable(v) or v > 0 for k, v in weights.items() if k != 'task'):
-        raise ValueError(f'weights {weights!r} ask nothing of the teacher: '
+        raise ValueError(f'weights {weights!r} do not use the teacher: '
                          f'give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
     return dict(weights)
 

@@ -1,4 +1,4 @@
-"""Show the optimizer gradients in a subspace of low rank, and leave the weights at full rank.
+"""Shrink the optimizer state: project gradients to a subspace of low rank, and leave the weights at full rank.
 
 Docs: https://rank-bert.github.io/rank_bert/train/galore.html.md"""
 
@@ -25,8 +25,8 @@ class GaLore(Constraint):
     order = TrackerCallback.order + 4 # its fit ends after trackers have loaded the best model
     def __init__(self,
         rank:int, # Dimension of the subspace
-        every:int=200, # Choose the subspace again after so many steps, and when an epoch begins
-        scale:float=.25, # Factor of the step
+        every:int=200, # Choose the subspace again after this many steps, and when an epoch begins
+        scale:float=.25, # Multiply each step by this
         roles=None, # One role or several of `ROLES`; all when None
     ):
         self.rank, self.every = check_count(rank, 'rank'), check_count(every, 'every')
@@ -46,7 +46,7 @@ def before_fit(self:GaLore):
     _enlarge_states(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for p in of(cb)})
     self.learn._step = partial(_small_step, self.learn)
 
-# %% ../../nbs/train/galore.ipynb #8935792b
+# %% ../../nbs/train/galore.ipynb #adfe3c7d
 def _enlarge_states(opt, but={}):
     "Bring optimizer states back to full size, except those of matrices with their rank in `but`."
     states = optimizer_states(opt)
@@ -62,7 +62,7 @@ def _leading_subspace(grad, rank):
 # %% ../../nbs/train/galore.ipynb #9ffe2e1b
 @patch
 def _shrink(self:GaLore):
-    "Make every matrix, and its gradient, a small one."
+    "Replace every matrix and its gradient by a small one."
     hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
         if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue
@@ -74,7 +74,7 @@ def _shrink(self:GaLore):
         p.grad = part
     self._count += 1
 
-# %% ../../nbs/train/galore.ipynb #543e6cfb
+# %% ../../nbs/train/galore.ipynb #3fd47a2f
 @patch
 def _turn_to(self:GaLore, p, state, grad, left):
     "Choose the basis for a matrix, and turn its optimizer state to it."
@@ -95,7 +95,7 @@ def _restore(self:GaLore):
         p.grad = grad
     self._full = {}
 
-# %% ../../nbs/train/galore.ipynb #92e1b4e2
+# %% ../../nbs/train/galore.ipynb #acba5d82
 @patch
 def _carry_back(self:GaLore, steps):
     "Apply the steps of the small matrices to the real ones."
@@ -119,13 +119,13 @@ def _small_step(learn):
         for cb in cbs: cb._restore()
     for cb, s in zip(cbs, steps): cb._carry_back(s)
 
-# %% ../../nbs/train/galore.ipynb #a3e87b09
+# %% ../../nbs/train/galore.ipynb #05d2cd1b
 def _leave_galore(learn):
     "Give the learner its own step and the optimizer its full size back."
     _enlarge_states(learn.opt)
     learn.__dict__.pop('_step', None)
 
-# %% ../../nbs/train/galore.ipynb #6fd95327
+# %% ../../nbs/train/galore.ipynb #beba76b0
 @patch
 def after_fit(self:GaLore):
     "Leave the learner as it was."

@@ -44,7 +44,7 @@ def glue_learner(
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
     max_length:int=128, # Longest input in tokens
-    seed:int=42, # Reaches everything random
+    seed:int=42, # Seed of everything random
     **kwargs
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task."

@@ -90,9 +90,9 @@ class Projection:
         n:int, # Numbers out
         d:int, # Numbers in, from 1 to n
         method:str='blocks', # Name in `PROJECTIONS`
-        seed:int=42, # All that it depends on, with n, d and method
+        seed:int=42, # Seed of the random numbers
         keep:bool=True, # Keep the numbers in memory? Drawing them again is slower and takes less memory
-        band:int=1 << 20, # How many random numbers to draw at once, about; other numbers come from another band
+        band:int=1 << 20, # Approximate count of random numbers to draw at once; another value gives another projection
     ):
         self.kind = PROJECTIONS[check_name(method, 'projection', PROJECTIONS)]
         self.n, self.d, self.seed, self.keep, self._kept = n, check_count(d, 'd', most=n), seed, keep, None
@@ -149,7 +149,7 @@ class Subspace(nn.Module):
         d:int, # Numbers to train
         method:str='blocks', # Name in `PROJECTIONS`
         layerwise:bool=False, # A scale for each group, too? They count among the d
-        seed:int=42, # Of the projection
+        seed:int=42, # Seed of the projection
         keep:bool=True, # As for `Projection`
     ):
         super().__init__()
@@ -157,7 +157,7 @@ class Subspace(nn.Module):
         n, device = sum(p.numel() for p in self.moved), self.moved[0].device
         d = check_count(d, 'd', most=n)
         if m and d <= m:
-            raise ValueError(f'd={d} leaves nothing beside the scales of {m} groups: pass more, or layerwise=False')
+            raise ValueError(f'd={d} leaves nothing besides the scales of {m} groups: pass more, or layerwise=False')
         if m and d == n: d = n + m # everything, and the scales
         self.projection = Projection(n, d - m, method, seed, keep)
         self.start, self.sizes = [p.detach().clone() for p in self.moved], [sum(p.numel() for p in g) for g in groups]
@@ -244,7 +244,7 @@ def add_subspace(
     d, # How many numbers to train, or 'all'
     method:str='blocks', # Name in `PROJECTIONS`
     layerwise:bool=False, # A scale for each group of the learner's splitter, too? They count among the d
-    seed:int=42, # Of the projection
+    seed:int=42, # Seed of the projection
     keep:bool=True, # As for `Projection`
 )->Learner: # The same
     "Train a learner in a random subspace of its trainable parameters."

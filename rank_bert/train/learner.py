@@ -221,7 +221,7 @@ def encoder_learner(
     pooling:str=None, # Replace the head by a linear one on this pooling, see `pooled_classifier`
     class_weights:str|list|dict=None, # Weights of the labels in the loss, see `label_weights`
     bf16:bool=False, # Run the forward pass in bfloat16?
-    seed:int=42, # Reaches the new head and dropout
+    seed:int=42, # Seed of the new head and of dropout
     task:str='', # Name, for the record
     **kwargs
 )->EncoderLearner: # Ready to fit

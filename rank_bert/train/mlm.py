@@ -36,7 +36,7 @@ def _read_documents(files):
     read = isinstance(files, (list, tuple)) and files and isinstance(files[0], (list, tuple))
     return files if read else read_corpus(files)
 
-# %% ../../nbs/train/mlm.ipynb #07fb1e57
+# %% ../../nbs/train/mlm.ipynb #f19df1bf
 @delegates(MaskedDL.__init__, but=['dataset', 'bs', 'shuffle', 'stops', 'seed'])
 def mlm_dls(
     files, # Text file(s), folder(s) of them, or documents as `read_corpus` returns them
@@ -48,7 +48,7 @@ def mlm_dls(
     next_sentence:bool=False, # Rows of two segments, for BERT's second objective?
     valid=0.05, # Fraction of the text to validate on, or other files
     val_bs:int=None, # Rows a batch to validate on; None for twice `bs`
-    seed:int=42, # Decides what is set aside, orders and masks
+    seed:int=42, # Seed of the validation split, the order and the masks
     device=None, # Where batches go; None for a GPU if there is one
     **kwargs
 )->DataLoaders: # Training and validation; `corpora` holds their tokens
@@ -116,7 +116,7 @@ def is_saved_model(
     "Does `model` name saved weights?"
     return isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model))
 
-# %% ../../nbs/train/mlm.ipynb #161cd9de
+# %% ../../nbs/train/mlm.ipynb #a38b1dc7
 def _load_mlm(folder, next_sentence):
     "Load a masked language model, and warn about weights that its folder lacks."
     cls = BertForPreTraining if next_sentence else AutoModelForMaskedLM
@@ -125,7 +125,7 @@ def _load_mlm(folder, next_sentence):
         warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
     return res
 
-# %% ../../nbs/train/mlm.ipynb #a5fda2ab
+# %% ../../nbs/train/mlm.ipynb #7e87ef4e
 def _mlm_config(model, tokenizer, init_std):
     "Make the configuration of a new model for a tokenizer."
     if isinstance(model, PreTrainedConfig): config = copy.deepcopy(model)
@@ -136,7 +136,7 @@ def _mlm_config(model, tokenizer, init_std):
     if init_std is not None: config.initializer_range = init_std
     return config
 
-# %% ../../nbs/train/mlm.ipynb #e1018684
+# %% ../../nbs/train/mlm.ipynb #56a9ed00
 def _mlm_model(model, tokenizer, next_sentence, init_std=None):
     "Find, load or make a masked language model."
     if isinstance(model, nn.Module): return encoder_of(model)
@@ -156,13 +156,13 @@ def _num_positions(model, default):
     longest = getattr(model.config, 'max_position_embeddings', default)
     return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
 
-# %% ../../nbs/train/mlm.ipynb #811d4da2
+# %% ../../nbs/train/mlm.ipynb #8ec36a7c
 def _set_dropout(model, p):
     "Set every dropout of a model, and leave its config as it is."
     for m in model.modules():
         if isinstance(m, nn.Dropout): m.p = p
 
-# %% ../../nbs/train/mlm.ipynb #54c2ff8c
+# %% ../../nbs/train/mlm.ipynb #355731bc
 def _match_rows(model, rows):
     "Raise `ValueError` unless a model takes the rows and the vocabulary of a `MaskedTexts`."
     pairs, vocab, longest = rows.y is not None, len(rows.tokenizer), _num_positions(model, rows.max_length)
@@ -170,8 +170,8 @@ def _match_rows(model, rows):
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {model.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
     if pairs != isinstance(model, BertForPreTraining):
-        raise ValueError(f'a {type(model).__name__} goes with next_sentence={not pairs}, '
-                         f"but the rows are {'' if pairs else 'no '}pairs")
+        raise ValueError(f'a {type(model).__name__} needs next_sentence={not pairs}, '
+                         f"but the rows are {'' if pairs else 'not '}pairs")
     if longest < rows.max_length:
         raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
 
@@ -198,11 +198,11 @@ def mlm_learner(
     dls, # From `mlm_dls`
     model='tiny', # Size, see `bert_config`; any configuration; a model; or the folder of one to go on with
     rank:int|float=None, # Low-rank from the start: rank of all linear layers, or fraction of their weights
-    dropout:float=0., # While pretraining
+    dropout:float=0., # Dropout while pretraining
     init_std:float=None, # Scale of the initial weights; None for 0.02 at 768 features and more for fewer
     bf16:bool=False, # Run the forward pass in bfloat16?
     warmup:float=0.05, # Fraction of the steps over which `fit_warmup` raises the learning rate
-    seed:int=42, # Reaches the initial weights and dropout
+    seed:int=42, # Seed of the initial weights and of dropout
     **kwargs
 )->MLMLearner: # Ready to fit
     "Make a learner that pretrains a masked language model."
@@ -227,7 +227,7 @@ def warmup_linear(
     check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
     return lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
 
-# %% ../../nbs/train/mlm.ipynb #db379936
+# %% ../../nbs/train/mlm.ipynb #b027b962
 @patch
 def fit_warmup(self:MLMLearner,
     n_epoch:int, # Epochs
@@ -278,9 +278,9 @@ def predict(self:MLMLearner,
     with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(min(k, len(tok)))
     return [list(zip(tok.convert_ids_to_tokens(a), b)) for a, b in zip(i.tolist(), p.tolist())]
 
-# %% ../../nbs/train/mlm.ipynb #5c362285
+# %% ../../nbs/train/mlm.ipynb #ff3f877a
 @patch
 def get_preds(self:MLMLearner, *args, **kwargs):
     "Raise `NotImplementedError`, since hidden tokens differ from pass to pass."
-    raise NotImplementedError('hidden tokens differ from pass to pass and have no order to be put back in: '
+    raise NotImplementedError('get_preds cannot predict hidden tokens, since these differ from pass to pass: '
                               'use evaluate, predict, or a loop over the loader')

@@ -1,4 +1,4 @@
-"""Keep what an optimizer has learnt when a weight changes its shape: turn Adam's running means along with it.
+"""Keep the optimizer state when a weight changes its shape: convert Adam's running means to the new shape.
 
 Docs: https://rank-bert.github.io/rank_bert/train/optimizer_state.html.md"""
 
@@ -91,7 +91,7 @@ def project_state(
     columns:torch.Tensor, # Orthonormal basis of the weight's columns `(m, r)`
     rows:torch.Tensor, # Orthonormal basis of its rows `(n, r)`
 ):
-    "Remove from the mean gradient what leads off the matrices of this rank."
+    "Remove the part of the mean gradient that points off the matrices of this rank."
     for m in (state[k] for k in MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
         m.sub_(rest - (rest@rows)@rows.mT)

@@ -37,7 +37,7 @@ def project_rank(
     basis:torch.Tensor=None, # `(..., k, r)`: the `basis` of the last time; None to start from the singular vectors
     left:torch.Tensor=None, # Lower triangular `(..., m, m)`: L in the norm; None for the identity
     right:torch.Tensor=None, # `(..., n, k)`: R in the norm; None for the identity
-    iterations:int=1, # Of the subspace iteration
+    iterations:int=1, # Steps of the subspace iteration
 )->Projected: # Nearest matrix, basis for the next time, orthonormal `columns (..., m, rank)`, `rows (..., n, rank)`
     "Find the nearest matrix of rank `rank` in the norm of `left^T (w - a) right`."
     dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
@@ -76,14 +76,14 @@ def moment_about_zero(
     "Compute the second moment of a layer's inputs about zero."
     return stats[f'{which}covariance'] + torch.outer(stats[f'{which}mean'], stats[f'{which}mean'])
 
-# %% ../../nbs/train/projection.ipynb #bc4d3ca1
+# %% ../../nbs/train/projection.ipynb #3771db89
 @projection_norm('svd')
 def _plain_norm(stats): return None, None
 
 @projection_norm('whitened')
 def _whitened_norm(stats): return None, damped_root(moment_about_zero(stats))
 
-# %% ../../nbs/train/projection.ipynb #51beee55
+# %% ../../nbs/train/projection.ipynb #5a91a00c
 @projection_norm('kronecker')
 def _kronecker_norm(stats):
     return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
@@ -128,7 +128,7 @@ class RankProjection(Constraint):
         roles=None, # One role or several of `ROLES`; all when None
         norm:Decomposed=None, # Measure distance in the norm of a `Decomposed` model; None for the plain norm
         optimizer_state:str='keep', # Key of `STATE_CHOICES`: keep, project or reset the optimizer state
-        iterations:int=1, # Of the subspace iteration; more get closer to the nearest matrix
+        iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
     ):
         self.every, self.iterations = check_count(every, 'every'), check_count(iterations, 'iterations')
         self.optimizer_state = check_name(optimizer_state, 'optimizer_state', STATE_CHOICES)
@@ -158,13 +158,13 @@ def after_step(self:RankProjection):
     self._due = True
     if self._count % self.every == 0: self.project()
 
-# %% ../../nbs/train/projection.ipynb #d285e963
+# %% ../../nbs/train/projection.ipynb #ef75eedd
 @patch
 def after_train(self:RankProjection):
     "Project at the end of an epoch, unless the last step did."
     if self._due: self.project()
 
-# %% ../../nbs/train/projection.ipynb #b9a420c4
+# %% ../../nbs/train/projection.ipynb #1acc3f75
 @patch
 def after_fit(self:RankProjection):
     "Project if the fit has ended within an epoch, and forget the bases."
@@ -185,7 +185,7 @@ def project(self:RankProjection):
         if l not in layers: self._state_of(l).pop('basis', None)
     self._due = False
 
-# %% ../../nbs/train/projection.ipynb #b27746d4
+# %% ../../nbs/train/projection.ipynb #790e6e4d
 @patch
 def _state_of(self:RankProjection, l):
     "Find the optimizer state of a layer, or our own place for its basis."

@@ -1,4 +1,4 @@
-"""Kill a fit, run your script again, and get the same weights, bit for bit, as if nothing had happened.
+"""Kill a fit, run your script again, and get the same weights, bit for bit, as without the interruption.
 
 Docs: https://rank-bert.github.io/rank_bert/train/resume.html.md"""
 
@@ -31,7 +31,7 @@ def random_state()->dict: # Python's, NumPy's and PyTorch's
     numpy = [name, keys.tolist(), *rest]
     return dict(python=list(random.getstate()), numpy=numpy, torch=torch.get_rng_state(), cuda=cuda)
 
-# %% ../../nbs/train/resume.ipynb #2744f756
+# %% ../../nbs/train/resume.ipynb #95bd4025
 def set_random_state(
     state:dict, # From `random_state`
 ):
@@ -50,14 +50,14 @@ def _fastai_loader(dl):
     raise ValueError(f'the training data are in a {type(dl).__module__}.{type(dl).__name__}, '
                      'whose order of batches cannot be saved: use a DataLoader of fastai')
 
-# %% ../../nbs/train/resume.ipynb #50c95394
+# %% ../../nbs/train/resume.ipynb #9b04a36b
 def _loader_state(dl):
     "Read where a loader is in its data."
     dl = _fastai_loader(dl)
     counts = {k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)}
     return dict(rng=list(dl.rng.getstate()), **counts)
 
-# %% ../../nbs/train/resume.ipynb #b98b987f
+# %% ../../nbs/train/resume.ipynb #2b1ff649
 def _set_loader_state(dl, state):
     "Put a loader back to where it was."
     dl, (version, numbers, gauss) = _fastai_loader(dl), state['rng']
@@ -67,7 +67,7 @@ def _set_loader_state(dl, state):
 
 # %% ../../nbs/train/resume.ipynb #8cfb12e6
 def machine_info()->dict: # Version of PyTorch, threads, and whether there is a GPU
-    "List what the last bit of a result depends on, besides settings."
+    "List what the bits of a result depend on, besides settings."
     return dict(torch=str(torch.__version__), threads=torch.get_num_threads(), cuda=torch.cuda.is_available())
 
 # %% ../../nbs/train/resume.ipynb #19a78cfb
@@ -76,14 +76,14 @@ def _with_state(learn):
     keeps = lambda c: hasattr(type(c), 'state_dict') or isinstance(c, (TrackerCallback, GradientAccumulation))
     return sorted(filter(keeps, learn.cbs), key=lambda c: c.name)
 
-# %% ../../nbs/train/resume.ipynb #9c847c22
+# %% ../../nbs/train/resume.ipynb #b3a057f3
 def _plain(o):
     "Turn the NumPy numbers that schedules leave in an optimizer into Python's."
     if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
-# %% ../../nbs/train/resume.ipynb #78d5a9cb
+# %% ../../nbs/train/resume.ipynb #1e151e60
 def _callback_state(c):
     "Read what a callback remembers."
     if hasattr(type(c), 'state_dict'): return _plain(c.state_dict())
@@ -95,8 +95,8 @@ class ResumeFit(FitCallback):
     order, run_valid = -5, False # before the constraints look at the model
     def __init__(self,
         file:str|Path, # Where to write; replaces what is there
-        resume:bool=False, # Go on from what is there?
-        settings:dict=None, # Anything that a run must share with another to go on with it, as plain values
+        resume:bool=False, # Resume from the checkpoint in `file`?
+        settings:dict=None, # Plain values that must be the same when you resume
     ):
         self.file, self.resume, self.settings = Path(file), resume, _plain(settings or {})
         self.begin, self.fits, self._later = 0, 0, []
@@ -121,7 +121,7 @@ def _scaler_of(learn):
     "Find the gradient scaler of half precision, or one that does nothing."
     return getattr(learn, 'scaler', None) or torch.amp.GradScaler(enabled=False)
 
-# %% ../../nbs/train/resume.ipynb #4c202cbc
+# %% ../../nbs/train/resume.ipynb #9225202c
 def _of_all(x):
     "Gather what each process has."
     if not num_distrib(): return [x]
@@ -129,7 +129,7 @@ def _of_all(x):
     distributed.all_gather_object(res, x)
     return res
 
-# %% ../../nbs/train/resume.ipynb #495f9cf3
+# %% ../../nbs/train/resume.ipynb #40dc90d6
 @patch
 def _write(self:ResumeFit):
     "Write the state of the fit."
@@ -158,10 +158,10 @@ def _mismatch(self:ResumeFit, s):
         if a != b: return f'is of another run: {k} was {a!r}, now it is {b!r}'
     if s['n_epoch'] != self.n_epoch:
         return f"is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ"
-    again = 'make the learner as it was made'
+    again = 'make the learner in the same way'
     if was != now:
         was, now = (', '.join(o) or 'no callbacks' for o in (was, now))
-        return f'was written beside {was}, now there are {now}: {again}'
+        return f'was written with {was}, now there are {now}: {again}'
     if odd := [k for k, r in plan.items() if s['plan'].get(k) != r]:
         return f"has rank {s['plan'].get(odd[0], 'full')} for {odd[0]}, the model has {plan[odd[0]]}: {again}"
     if len(s['random']) != n:
@@ -204,10 +204,10 @@ def before_fit(self:ResumeFit):
     self.begin = self.n_epoch
     for c in _with_state(self.learn): c.run = False
 
-# %% ../../nbs/train/resume.ipynb #4cb09e69
+# %% ../../nbs/train/resume.ipynb #d3bf5742
 @patch
 def before_epoch(self:ResumeFit):
-    "Keep callbacks out of epochs that are skipped, and give back what they forget in `before_fit`."
+    "Keep callbacks out of skipped epochs, and restore what they reset in `before_fit`."
     if not (s := self._restore): return
     for c in _with_state(self.learn): c.run = not self._is_skipping()
     if self.epoch != self.begin: return
@@ -217,7 +217,7 @@ def before_epoch(self:ResumeFit):
         self.recorder.smooth_loss.count, self.recorder.smooth_loss.val = s['smooth'][0], torch.tensor(s['smooth'][1])
     self._restore = None
 
-# %% ../../nbs/train/resume.ipynb #5911cd00
+# %% ../../nbs/train/resume.ipynb #261a6214
 @patch
 def after_fit(self:ResumeFit):
     "Count the fit."

@@ -1,4 +1,4 @@
-"""Train dense first and go over to factors, optimizer included, when the ranks have settled. Or start with factors.
+"""Train dense first and switch to factors, optimizer included, when the ranks have settled. Or start with factors.
 
 Docs: https://rank-bert.github.io/rank_bert/train/switch.html.md"""
 
@@ -46,7 +46,7 @@ def to_factors(
 
 # %% ../../nbs/train/switch.ipynb #15e1c9e9
 def _tell_learner(learn):
-    "Let everything in a learner that has looked at the layers look again."
+    "Let everything in a learner that keeps layers or parameters find them again."
     if isinstance(m := learn.model, DistributedDataParallel):
         names = 'device_ids', 'output_device', 'broadcast_buffers', 'find_unused_parameters'
         same = {k: getattr(m, k) for k in names}
@@ -63,8 +63,8 @@ class LowRankSwitch(Constraint):
         at:float=None, # Epochs after which to switch, 0 for before the first step; None for when ranks have settled
         rank=None, # Rank for all layers, or a rank plan; None for Cuttlefish's scaled stable rank
         roles=None, # One role or several of `ROLES`; all when None
-        tol:float=.02, # A layer has settled if its stable rank changes by at most this fraction from look to look
-        every:float=1., # Epochs from look to look
+        tol:float=.02, # A layer has settled if its stable rank changes by at most this fraction in that time
+        every:float=1., # Epochs between two measurements
         layerwise:bool=False, # Switch each layer when it has settled, instead of all when all have?
     ):
         self.at, self.tol = check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True)
@@ -80,7 +80,7 @@ class LowRankSwitch(Constraint):
 # %% ../../nbs/train/switch.ipynb #8763a49d
 @patch
 def before_fit(self:LowRankSwitch):
-    "Look for the first time, or switch at once."
+    "Measure the stable ranks, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
     if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
     self._encoder = encoder_of(self.learn.model)
@@ -91,7 +91,7 @@ def before_fit(self:LowRankSwitch):
     self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
     if self.at == 0: self._switch(self._waiting(), 0.)
 
-# %% ../../nbs/train/switch.ipynb #ed221621
+# %% ../../nbs/train/switch.ipynb #8fa3e4b0
 @patch
 def _waiting(self:LowRankSwitch):
     "List the layers that may switch."
@@ -100,7 +100,7 @@ def _waiting(self:LowRankSwitch):
 # %% ../../nbs/train/switch.ipynb #9f6be441
 @patch
 def _look(self:LowRankSwitch, epoch, names):
-    "Note the stable ranks of layers."
+    "Record the stable ranks of layers."
     for ls in groupby([l for l in self.layers if l.name in names], lambda l: l.shape).values():
         ranks = stable_rank(torch.stack([l.module.weight for l in ls])).tolist()
         self.rows += [dict(epoch=epoch, name=l.name, stable_rank=r) for l, r in zip(ls, ranks)]
@@ -111,7 +111,7 @@ def _stable_ranks(self:LowRankSwitch, name): return [r['stable_rank'] for r in s
 # %% ../../nbs/train/switch.ipynb #cf773aba
 @patch
 def after_batch(self:LowRankSwitch):
-    "Look if it is time, and switch the layers that have settled."
+    "Measure the ranks if it is time, and switch the layers that have settled."
     if hasattr(self.learn, 'lr_finder') or not (names := self._waiting()): return
     now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
     if self.at is not None: return self._switch(names, now) if now >= self.at else None
@@ -120,7 +120,7 @@ def after_batch(self:LowRankSwitch):
     settled = [n for n in names if self._settled(n)]
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
 
-# %% ../../nbs/train/switch.ipynb #ed031ea0
+# %% ../../nbs/train/switch.ipynb #d35bb619
 @patch
 def _settled(self:LowRankSwitch, name):
     "Has the stable rank of a layer settled?"
@@ -141,7 +141,7 @@ def _switch(self:LowRankSwitch, names, epoch):
     self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
     if any(plan.values()): to_factors(self.learn, plan)
 
-# %% ../../nbs/train/switch.ipynb #0c8ed634
+# %% ../../nbs/train/switch.ipynb #797ef42a
 @patch
 def after_fit(self:LowRankSwitch):
     "Warn if nothing was switched."
@@ -161,7 +161,7 @@ def factor_init(
         return f
     return register
 
-# %% ../../nbs/train/switch.ipynb #f215b3ff
+# %% ../../nbs/train/switch.ipynb #446db9c1
 @factor_init('spectral')
 def _spectral_init(linear, rank): return LowRankLinear.from_linear(linear, rank)
 
