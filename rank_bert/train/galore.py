@@ -46,6 +46,7 @@ def before_fit(self:GaLore):
     _enlarge_states(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for p in of(cb)})
     self.learn._step = partial(_small_step, self.learn)
 
+# %% ../../nbs/train/galore.ipynb #adfe3c7d
 def _enlarge_states(opt, but={}):
     "Bring optimizer states back to full size, except those of matrices with their rank in `but`."
     states = optimizer_states(opt)
@@ -73,6 +74,7 @@ def _shrink(self:GaLore):
         p.grad = part
     self._count += 1
 
+# %% ../../nbs/train/galore.ipynb #3fd47a2f
 @patch
 def _turn_to(self:GaLore, p, state, grad, left):
     "Choose the basis for a matrix, and turn its optimizer state to it."
@@ -93,6 +95,7 @@ def _restore(self:GaLore):
         p.grad = grad
     self._full = {}
 
+# %% ../../nbs/train/galore.ipynb #acba5d82
 @patch
 def _carry_back(self:GaLore, steps):
     "Apply the steps of the small matrices to the real ones."
@@ -116,11 +119,13 @@ def _small_step(learn):
         for cb in cbs: cb._restore()
     for cb, s in zip(cbs, steps): cb._carry_back(s)
 
+# %% ../../nbs/train/galore.ipynb #05d2cd1b
 def _leave_galore(learn):
     "Give the learner its own step and the optimizer its full size back."
     _enlarge_states(learn.opt)
     learn.__dict__.pop('_step', None)
 
+# %% ../../nbs/train/galore.ipynb #beba76b0
 @patch
 def after_fit(self:GaLore):
     "Leave the learner as it was."

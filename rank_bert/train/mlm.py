@@ -36,6 +36,7 @@ def _read_documents(files):
     read = isinstance(files, (list, tuple)) and files and isinstance(files[0], (list, tuple))
     return files if read else read_corpus(files)
 
+# %% ../../nbs/train/mlm.ipynb #f19df1bf
 @delegates(MaskedDL.__init__, but=['dataset', 'bs', 'shuffle', 'stops', 'seed'])
 def mlm_dls(
     files, # Text file(s), folder(s) of them, or documents as `read_corpus` returns them
@@ -115,6 +116,7 @@ def is_saved_model(
     "Does `model` name saved weights?"
     return isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model))
 
+# %% ../../nbs/train/mlm.ipynb #a38b1dc7
 def _load_mlm(folder, next_sentence):
     "Load a masked language model, and warn about weights that its folder lacks."
     cls = BertForPreTraining if next_sentence else AutoModelForMaskedLM
@@ -123,6 +125,7 @@ def _load_mlm(folder, next_sentence):
         warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
     return res
 
+# %% ../../nbs/train/mlm.ipynb #7e87ef4e
 def _mlm_config(model, tokenizer, init_std):
     "Make the configuration of a new model for a tokenizer."
     if isinstance(model, PreTrainedConfig): config = copy.deepcopy(model)
@@ -133,6 +136,7 @@ def _mlm_config(model, tokenizer, init_std):
     if init_std is not None: config.initializer_range = init_std
     return config
 
+# %% ../../nbs/train/mlm.ipynb #56a9ed00
 def _mlm_model(model, tokenizer, next_sentence, init_std=None):
     "Find, load or make a masked language model."
     if isinstance(model, nn.Module): return encoder_of(model)
@@ -152,11 +156,13 @@ def _num_positions(model, default):
     longest = getattr(model.config, 'max_position_embeddings', default)
     return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
 
+# %% ../../nbs/train/mlm.ipynb #8ec36a7c
 def _set_dropout(model, p):
     "Set every dropout of a model, and leave its config as it is."
     for m in model.modules():
         if isinstance(m, nn.Dropout): m.p = p
 
+# %% ../../nbs/train/mlm.ipynb #355731bc
 def _match_rows(model, rows):
     "Raise `ValueError` unless a model takes the rows and the vocabulary of a `MaskedTexts`."
     pairs, vocab, longest = rows.y is not None, len(rows.tokenizer), _num_positions(model, rows.max_length)
@@ -221,6 +227,7 @@ def warmup_linear(
     check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
     return lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
 
+# %% ../../nbs/train/mlm.ipynb #b027b962
 @patch
 def fit_warmup(self:MLMLearner,
     n_epoch:int, # Epochs
@@ -271,6 +278,7 @@ def predict(self:MLMLearner,
     with evaluating(self.model): p, i = _scores_of(self.model(x)).float().softmax(-1).topk(min(k, len(tok)))
     return [list(zip(tok.convert_ids_to_tokens(a), b)) for a, b in zip(i.tolist(), p.tolist())]
 
+# %% ../../nbs/train/mlm.ipynb #ff3f877a
 @patch
 def get_preds(self:MLMLearner, *args, **kwargs):
     "Raise `NotImplementedError`, since hidden tokens differ from pass to pass."

@@ -73,6 +73,7 @@ def _wide_svd(w):
     lam, u = torch.linalg.eigh(x@x.mT)
     return u, lam.clamp_min(0).sqrt(), u.mT@x
 
+# %% ../../nbs/train/penalty.ipynb #2f7f13c4
 def nuclear_norm(
     w:torch.Tensor, # Matrix or stack of matrices `(..., m, n)`
 )->tuple: # Norm `(...)` and gradient `(..., m, n)`, float64
@@ -122,6 +123,7 @@ def _norm_gradients(layers):
         res.update(zip([l.name for l in ls], nuclear_norm(w)[1].to(w)))
     return res
 
+# %% ../../nbs/train/penalty.ipynb #bab3077f
 @patch
 def before_step(self:NuclearNormPenalty):
     "Add the gradient of the penalty."

@@ -115,11 +115,13 @@ def _checkpoint_file(out, resume, overwrite):
         raise FileExistsError(f'{file} is the checkpoint of an unfinished run: resume it, or overwrite to begin anew')
     return file
 
+# %% ../../nbs/train/pretrain.ipynb #702d1b17
 def _remove_checkpoints(file):
     "Remove a checkpoint, and those of an earlier version."
     file.unlink(missing_ok=True)
     shutil.rmtree(f'{file}s', ignore_errors=True)
 
+# %% ../../nbs/train/pretrain.ipynb #f27f16a1
 def _pretraining_tokenizer(tokenizer, model):
     "Find the tokenizer you passed, or that of a saved model; None to train one."
     if isinstance(tokenizer, (str, Path)): return get_tokenizer(tokenizer)
@@ -176,6 +178,7 @@ def _run_pretraining(learn, settings, cbs):
     learn.dls.train.stops = _report_steps(settings['steps'], settings['every'])
     with learn.no_bar(), learn.no_logging(): learn.fit_warmup(len(learn.dls.train.stops), cbs=cbs)
 
+# %% ../../nbs/train/pretrain.ipynb #df7c60b2
 def _pretraining_results(learn, log, settings, began):
     "Collect the results of a run."
     (train, valid), last = learn.dls.corpora, log.rows[-1]
@@ -186,6 +189,7 @@ def _pretraining_results(learn, log, settings, began):
         parameters=count_parameters(learn.hf_model), steps=last['step'], seconds_training=round(log.seconds, 2),
         seconds=round(time.perf_counter() - began, 2), settings=settings, machine=machine_info())
 
+# %% ../../nbs/train/pretrain.ipynb #b9a57eb9
 def _save_pretrained(learn, out, overwrite, results, log):
     "Write model, tokenizer, results and curve."
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"

@@ -76,12 +76,14 @@ def moment_about_zero(
     "Compute the second moment of a layer's inputs about zero."
     return stats[f'{which}covariance'] + torch.outer(stats[f'{which}mean'], stats[f'{which}mean'])
 
+# %% ../../nbs/train/projection.ipynb #3771db89
 @projection_norm('svd')
 def _plain_norm(stats): return None, None
 
 @projection_norm('whitened')
 def _whitened_norm(stats): return None, damped_root(moment_about_zero(stats))
 
+# %% ../../nbs/train/projection.ipynb #5a91a00c
 @projection_norm('kronecker')
 def _kronecker_norm(stats):
     return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
@@ -156,11 +158,13 @@ def after_step(self:RankProjection):
     self._due = True
     if self._count % self.every == 0: self.project()
 
+# %% ../../nbs/train/projection.ipynb #ef75eedd
 @patch
 def after_train(self:RankProjection):
     "Project at the end of an epoch, unless the last step did."
     if self._due: self.project()
 
+# %% ../../nbs/train/projection.ipynb #1acc3f75
 @patch
 def after_fit(self:RankProjection):
     "Project if the fit has ended within an epoch, and forget the bases."
@@ -181,6 +185,7 @@ def project(self:RankProjection):
         if l not in layers: self._state_of(l).pop('basis', None)
     self._due = False
 
+# %% ../../nbs/train/projection.ipynb #790e6e4d
 @patch
 def _state_of(self:RankProjection, l):
     "Find the optimizer state of a layer, or our own place for its basis."

@@ -31,6 +31,7 @@ def random_state()->dict: # Python's, NumPy's and PyTorch's
     numpy = [name, keys.tolist(), *rest]
     return dict(python=list(random.getstate()), numpy=numpy, torch=torch.get_rng_state(), cuda=cuda)
 
+# %% ../../nbs/train/resume.ipynb #95bd4025
 def set_random_state(
     state:dict, # From `random_state`
 ):
@@ -49,12 +50,14 @@ def _fastai_loader(dl):
     raise ValueError(f'the training data are in a {type(dl).__module__}.{type(dl).__name__}, '
                      'whose order of batches cannot be saved: use a DataLoader of fastai')
 
+# %% ../../nbs/train/resume.ipynb #9b04a36b
 def _loader_state(dl):
     "Read where a loader is in its data."
     dl = _fastai_loader(dl)
     counts = {k: getattr(dl, k) for k in ('epoch', 'step') if isinstance(getattr(dl, k, None), int)}
     return dict(rng=list(dl.rng.getstate()), **counts)
 
+# %% ../../nbs/train/resume.ipynb #2b1ff649
 def _set_loader_state(dl, state):
     "Put a loader back to where it was."
     dl, (version, numbers, gauss) = _fastai_loader(dl), state['rng']
@@ -73,13 +76,15 @@ def _with_state(learn):
     keeps = lambda c: hasattr(type(c), 'state_dict') or isinstance(c, (TrackerCallback, GradientAccumulation))
     return sorted(filter(keeps, learn.cbs), key=lambda c: c.name)
 
+# %% ../../nbs/train/resume.ipynb #b3a057f3
 def _plain(o):
     "Turn the NumPy numbers that schedules leave in an optimizer into Python's."
     if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
-def _state_of(c):
+# %% ../../nbs/train/resume.ipynb #1e151e60
+def _callback_state(c):
     "Read what a callback remembers."
     if hasattr(type(c), 'state_dict'): return _plain(c.state_dict())
     return {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
@@ -116,6 +121,7 @@ def _scaler_of(learn):
     "Find the gradient scaler of half precision, or one that does nothing."
     return getattr(learn, 'scaler', None) or torch.amp.GradScaler(enabled=False)
 
+# %% ../../nbs/train/resume.ipynb #9225202c
 def _of_all(x):
     "Gather what each process has."
     if not num_distrib(): return [x]
@@ -123,13 +129,14 @@ def _of_all(x):
     distributed.all_gather_object(res, x)
     return res
 
+# %% ../../nbs/train/resume.ipynb #40dc90d6
 @patch
 def _write(self:ResumeFit):
     "Write the state of the fit."
     rng = _of_all(random_state())
     if rank_distrib(): return
     learn, model = self.learn, get_model(self.learn.model)
-    callbacks = [(c.name, _state_of(c)) for c in _with_state(learn)]
+    callbacks = [(c.name, _callback_state(c)) for c in _with_state(learn)]
     accumulates = any(s.get('count') for _, s in callbacks)
     smooth = getattr(getattr(learn, 'recorder', None), 'smooth_loss', None)
     state = dict(
@@ -197,6 +204,7 @@ def before_fit(self:ResumeFit):
     self.begin = self.n_epoch
     for c in _with_state(self.learn): c.run = False
 
+# %% ../../nbs/train/resume.ipynb #d3bf5742
 @patch
 def before_epoch(self:ResumeFit):
     "Keep callbacks out of skipped epochs, and restore what they reset in `before_fit`."
@@ -209,6 +217,7 @@ def before_epoch(self:ResumeFit):
         self.recorder.smooth_loss.count, self.recorder.smooth_loss.val = s['smooth'][0], torch.tensor(s['smooth'][1])
     self._restore = None
 
+# %% ../../nbs/train/resume.ipynb #261a6214
 @patch
 def after_fit(self:ResumeFit):
     "Count the fit."

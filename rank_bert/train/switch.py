@@ -91,6 +91,7 @@ def before_fit(self:LowRankSwitch):
     self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
     if self.at == 0: self._switch(self._waiting(), 0.)
 
+# %% ../../nbs/train/switch.ipynb #8fa3e4b0
 @patch
 def _waiting(self:LowRankSwitch):
     "List the layers that may switch."
@@ -119,6 +120,7 @@ def after_batch(self:LowRankSwitch):
     settled = [n for n in names if self._settled(n)]
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
 
+# %% ../../nbs/train/switch.ipynb #d35bb619
 @patch
 def _settled(self:LowRankSwitch, name):
     "Has the stable rank of a layer settled?"
@@ -139,6 +141,7 @@ def _switch(self:LowRankSwitch, names, epoch):
     self.rows += [dict(epoch=epoch, name=n, stable_rank=self._stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
     if any(plan.values()): to_factors(self.learn, plan)
 
+# %% ../../nbs/train/switch.ipynb #797ef42a
 @patch
 def after_fit(self:LowRankSwitch):
     "Warn if nothing was switched."
@@ -158,6 +161,7 @@ def factor_init(
         return f
     return register
 
+# %% ../../nbs/train/switch.ipynb #446db9c1
 @factor_init('spectral')
 def _spectral_init(linear, rank): return LowRankLinear.from_linear(linear, rank)
 
