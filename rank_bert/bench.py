@@ -151,7 +151,7 @@ def bench_train(
     return t.rename_axis('sentences a second')
 
 # %% ../nbs/bench.ipynb #ab0e6cc5
-def _seconds(f, device='cpu'):
+def _timed_call(f, device='cpu'):
     "Time a call of `f`."
     start = time.perf_counter()
     f()
@@ -207,7 +207,7 @@ def bench_compress(
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     stages = _stages(learn.hf_model.to(device), batches, budget)
-    t = take_turns({k: partial(_seconds, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
+    t = take_turns({k: partial(_timed_call, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
     t['peer'] = [peer for _, peer in stages.values()]
     t['ratio'] = (t['median']/t['median'][t.peer].clip(1e-3).to_numpy()).round(2)
     return t.rename_axis('seconds')
@@ -264,7 +264,7 @@ def _peak_bytes(model, x):
 def _milliseconds(model, x, least=0.2):
     "Take the median time of a forward pass, over as many as fit in `least` seconds, at least one."
     device, took = next(model.parameters()).device, []
-    while sum(took) < least: took.append(_seconds(lambda: model(**x), device))
+    while sum(took) < least: took.append(_timed_call(lambda: model(**x), device))
     return 1e3*float(np.median(took))
 
 def _variants(model, budgets, multiple_of, cost, device):

@@ -88,7 +88,7 @@ def _turn_to(self:GaLore, p, state, grad, left):
 
 # %% ../../nbs/train/galore.ipynb #7db4e1c1
 @patch
-def _restore(self:GaLore):
+def _restore_states(self:GaLore):
     "Put the matrices and gradients back."
     for p, (data, grad) in self._full.items():
         p.grad, p.data = None, data
@@ -116,7 +116,7 @@ def _small_step(learn):
         learn.opt.step()
         steps = [{p: p.data for p in cb._full} for cb in cbs]
     finally:
-        for cb in cbs: cb._restore()
+        for cb in cbs: cb._restore_states()
     for cb, s in zip(cbs, steps): cb._carry_back(s)
 
 # %% ../../nbs/train/galore.ipynb #05d2cd1b

@@ -102,7 +102,7 @@ class Projection:
 
 # %% ../../nbs/train/intrinsic.ipynb #5aa5d8e7
 @patch
-def _bands(self:Projection, device):
+def _projection_bands(self:Projection, device):
     "Yield the parts of each band of blocks, on a device."
     if self._kept and self._kept[0] == device: yield from self._kept[1]; return
     gen, left, kept = torch.Generator().manual_seed(self.seed), -(-self.n//self.width), []
@@ -119,7 +119,7 @@ def up(self:Projection,
     v:torch.Tensor, # (d,)
 )->torch.Tensor: # (n,): P v
     "Apply the projection."
-    return torch.cat([self.kind.up(parts, v).flatten() for parts in self._bands(v.device)])[:self.n]
+    return torch.cat([self.kind.up(parts, v).flatten() for parts in self._projection_bands(v.device)])[:self.n]
 
 # %% ../../nbs/train/intrinsic.ipynb #cd6e2059
 @patch
@@ -128,7 +128,7 @@ def down(self:Projection,
 )->torch.Tensor: # (d,): P^T g
     "Apply the transpose of the projection."
     res, at = 0., 0
-    for parts in self._bands(g.device):
+    for parts in self._projection_bands(g.device):
         size = len(parts[0])*self.width
         block = nn.functional.pad(g[at:at+size], (0, max(0, at + size - len(g)))).view(-1, self.width)
         res, at = res + self.kind.down(parts, block)[:self.d], at + size
