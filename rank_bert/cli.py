@@ -241,6 +241,16 @@ def _write_model(model, tokenizer, dense, folder):
 Method = one_of('svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker')
 Allocator = one_of('uniform', 'energy', 'optimal')
 
+# %% ../nbs/cli.ipynb #14ad6847
+def _compress_results(done, small, scores, settings):
+    "What `results.json` holds of a compression."
+    from rank_bert.data.glue import glue_source
+    if settings['task']: settings = settings | dict(source=str(glue_source(settings['source'])))
+    return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
+                budget=done.budget, plan=dict(done.plan), **scores, params=done.params,
+                settings=settings,
+                weights_from=getattr(small.config, 'weights_from', None) or f"folder: {settings['model']}")
+
 # %% ../nbs/cli.ipynb #01af6b2e
 @command
 def compress(
@@ -282,16 +292,6 @@ def compress(
     if not dense:
         say('transformers opens it after `import rank_bert.rank.hf`, and by itself what you write with --dense')
     return results
-
-# %% ../nbs/cli.ipynb #14ad6847
-def _compress_results(done, small, scores, settings):
-    "What `results.json` holds of a compression."
-    from rank_bert.data.glue import glue_source
-    if settings['task']: settings = settings | dict(source=str(glue_source(settings['source'])))
-    return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
-                budget=done.budget, plan=dict(done.plan), **scores, params=done.params,
-                settings=settings,
-                weights_from=getattr(small.config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli.ipynb #c1e272b1
 def _raise_failed(df):
