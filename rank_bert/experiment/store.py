@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from .. import __version__
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_text)
-from ..io import json_text, new_file, read_json
+from ..io import json_object, json_text, new_file
 
 # %% ../../nbs/experiment/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed method allocator budget')
@@ -141,7 +141,7 @@ def read_record(
 )->dict: # The record; None, with a warning, if the file does not hold a whole one
     "Read the record of a run, in today's format or in that of 0.1.0."
     try:
-        r = check_record(read_json(file))
+        r = check_record(json_object(file))
         if file.name == run_name(run_of(r), r['settings']): return r
         raise ValueError('it has the name of another run')
     except (OSError, ValueError) as e:
@@ -172,15 +172,18 @@ class Store:
         return bool(re.fullmatch(r'[^./][^/]*_[0-9a-f]{12}\.json', str(name)))
 
 # %% ../../nbs/experiment/store.ipynb #d9519b72
+def _no_link(path):
+    "`path`; raise `FileExistsError` if it is a link."
+    if path.is_symlink(): raise FileExistsError(f'{path} is a link, which we do not write through: remove it')
+    return path
+
 @patch
 @contextmanager
 def output(self:Store,
     *parts, # Where in the folder, such as `'results.csv'`
 ): # Temporary path
     "Yield a temporary path that becomes a file of the folder; raise `FileExistsError` if that is a link."
-    path = self.folder.joinpath(*parts)
-    if path.is_symlink(): raise FileExistsError(f'{path} is a link, which we do not write through: remove it')
-    with new_file(path) as tmp: yield tmp
+    with new_file(_no_link(self.folder.joinpath(*parts))) as tmp: yield tmp
 
 # %% ../../nbs/experiment/store.ipynb #cadd4b4c
 @patch
@@ -266,6 +269,7 @@ def lock(self:Store):
                               "empty one, "
                               f"such as {self.folder/'sweep'}")
     self.folder.mkdir(parents=True, exist_ok=True)
+    for o in ('.lock', 'results.csv', 'report.html'): _no_link(self.folder/o)
     try: held = FileLock(self.folder/'.lock').acquire(timeout=0)
     except Timeout:
         raise OSError(f'another sweep is running in {self.folder}: wait for it, or choose another folder') from None
