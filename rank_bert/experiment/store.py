@@ -10,7 +10,7 @@ __all__ = ['Run', 'FIELDS', 'COLUMNS', 'dense_run', 'short_names', 'settings_has
            'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
-import hashlib, json, re, shutil, warnings
+import hashlib, json, re, warnings
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from .. import __version__
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_text)
-from ..io import json_object, json_text, new_file
+from ..io import clear_unfinished, json_object, json_text, new_file
 
 # %% ../../nbs/experiment/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed method allocator budget')
@@ -248,15 +248,6 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
     ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
     return [] if ours else found
 
-# %% ../../nbs/experiment/store.ipynb #e4ab0bb5
-_UNFINISHED = re.compile(r'\..+_[0-9a-f]{12}(\.[a-z0-9_]{8})+(\.json)?') # as `new_file` and `new_folder` name them
-
-@patch
-def remove_unfinished(self:Store):
-    "Remove what a killed process had not finished writing."
-    for o in [*(self.folder/'runs').glob('.*'), *(self.folder/'models').glob('.*')]:
-        if _UNFINISHED.fullmatch(o.name): shutil.rmtree(o) if o.is_dir() else o.unlink()
-
 # %% ../../nbs/experiment/store.ipynb #d15a4ae8
 @patch
 @contextmanager
@@ -274,7 +265,7 @@ def lock(self:Store):
     except Timeout:
         raise OSError(f'another sweep is running in {self.folder}: wait for it, or choose another folder') from None
     with held:
-        self.remove_unfinished()
+        for o in ('', 'runs', 'models'): clear_unfinished(self.folder/o)
         yield
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
