@@ -37,7 +37,7 @@ def _read_table(f):
     for c in _NUMBERS: df[c] = pd.to_numeric(df[c], errors='coerce').astype(float).where(lambda o: o.abs() < 1e18)
     whole = df.run.map(Store.is_run_file) & df[_BY + ['status', 'seed', 'budget']].notna().all(axis=1)
     whole &= (df.status != 'done') | (df[['metric', 'kept']].notna().all(axis=1) & df.score.abs().fillna(0).le(1))
-    if whole.all(): return df
+    if whole.all(): return df.astype(dict(seed=int))
     raise ValueError(f'{f} is cut short or damaged at run {whole.argmin() + 1}: {_RESTART}')
 
 # %% ../../nbs/experiment/report.ipynb #c2727f93
@@ -241,6 +241,9 @@ def cautions(
         res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
+    if n := int(done.score.isna().sum()):
+        res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
+                   'predictions: no mean counts it, and no plot shows it.')
     if n := int((df.status == 'failed').sum()):
         res.append(f'{n} of {len(df)} runs failed: you find them below, and the next start tries them again.')
     if others:
@@ -475,8 +478,8 @@ def _page(df, records, title, others):
     main = H.Main(H.Header(H.H1(title), H.P(', '.join(sorted(set(df.task))), ' · ', *models)), _facts(df),
                   H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else '', *parts,
                   *_settings_section(df, records, names),
-                  H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the '
-                           'same folder.'))
+                  H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in '
+                           'the same folder.'))
     return H.to_xml(H.Html(head, H.Body(main, H.Script(H.Safe(_JS))), lang='en'), indent=False)
 
 # %% ../../nbs/experiment/report.ipynb #a3c06f96
