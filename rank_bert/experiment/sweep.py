@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/sweep.html.md"""
 __all__ = ['latency', 'rank_map', 'kept_fraction', 'Tuning', 'Sweep', 'needs_data', 'majority_baseline']
 
 # %% ../../nbs/experiment/sweep.ipynb #eae25b1a
-import itertools, json, shutil, statistics, time, warnings
+import itertools, json, math, shutil, statistics, time, warnings
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -202,13 +202,13 @@ def model_folder(self:Sweep, run)->Path:
 
 # %% ../../nbs/experiment/sweep.ipynb #327bf88f
 def _is_whole(folder):
-    "Can config, weights and the record of the fine-tuning in a model folder be read?"
+    "Can config, weights and the record of the fine-tuning in a model folder be read, and are all weights finite?"
     try:
         for f in ('config.json', 'tuning.json'): json.loads((folder/f).read_text(encoding='utf-8'))
         weights = list(folder.glob('*.safetensors'))
-        for f in weights: safe_open(f, 'pt') # reads the header, and compares it with the size
+        finite = [o.get_tensor(k).isfinite().all() for f in weights for o in [safe_open(f, 'pt')] for k in o.keys()]
     except (OSError, ValueError, SafetensorError): return False
-    return bool(weights)
+    return bool(finite) and all(finite)
 
 # %% ../../nbs/experiment/sweep.ipynb #28e78fea
 @patch
@@ -257,6 +257,8 @@ def _measure(self:Sweep, learn):
     "Measure score, size, speed and ranks of one model."
     metrics, hf = learn.evaluate(), learn.hf_model
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
+    if not math.isfinite(metrics[metric]):
+        raise FloatingPointError(f'{metric} is {metrics[metric]}: the model predicts the same for every row')
     size = encoder_params(hf)
     return dict(kept=kept_fraction(hf), encoder_params=size['linear'], total_params=size['total'],
                 flops_per_token=flops_per_token(hf, self.latency_length),
