@@ -10,7 +10,7 @@ __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of',
            'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
-import io, itertools, json, os, runpy, shlex, sys, tempfile, warnings
+import io, json, os, runpy, shlex, sys, tempfile, warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -235,15 +235,6 @@ def pretrained_flag(
     if pretrained and scratch: raise ValueError('pass --pretrained or --scratch, not both')
     return True if pretrained else False if scratch else None
 
-# %% ../nbs/shell.ipynb #e37ac8cd
-def _free_folder(out, overwrite):
-    "`out`, or a name beside it if another process has written `out` since we started."
-    for i in itertools.count():
-        try: free = out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
-        except FileExistsError: continue
-        if i: warnings.warn(f'another process has written {out} in the meantime: saving in {free}')
-        return free
-
 # %% ../nbs/shell.ipynb #4c02d346
 def save_results(
     out:Path, # Folder to write, from `out_folder`
@@ -254,7 +245,7 @@ def save_results(
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.experiment.store import library_versions
     from rank_bert.io import json_text, new_folder
-    with new_folder(out := _free_folder(out, overwrite), overwrite) as tmp:
+    with new_folder(out, overwrite, checked=True) as tmp:
         write(tmp)
         text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')

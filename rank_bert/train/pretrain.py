@@ -195,7 +195,7 @@ def _save_pretrained(learn, out, overwrite, results, log):
     "Write model, tokenizer, results and curve."
     check_finite_weights(learn.hf_model, 'the model')
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"
-    with new_folder(out, overwrite) as f, quiet_transformers():
+    with new_folder(out, overwrite, checked=True) as f, quiet_transformers():
         learn.hf_model.save_pretrained(f)
         learn.dls.tokenizer.save_pretrained(f)
         (f/'results.json').write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
