@@ -330,10 +330,11 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from rank_bert.experiment.sweep import Sweep
+    from tqdm import tqdm
     s = Sweep(tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
               tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
     terminal = in_shell() and sys.stderr.isatty()
-    df = s.run(progress=terminal, log=(lambda o: None) if terminal else say)
+    df = s.run(progress=terminal, log=tqdm.write if terminal else say)
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df))
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}")

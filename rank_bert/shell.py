@@ -124,7 +124,7 @@ _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS=
               KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
               OMP_WAIT_POLICY='PASSIVE') # threads that spin while they wait slow a small model down on a busy machine
 _LOG = dict(TQDM_MININTERVAL='60', HF_HUB_DISABLE_PROGRESS_BARS='1') # moving bars would flood a log file
-_WRONG_INPUT = (ValueError, TypeError, OSError, ImportError)
+_WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError) # the last: a fit has diverged
 
 # %% ../nbs/shell.ipynb #38160020
 def _run_in_shell(name, run):
@@ -216,8 +216,11 @@ def load_model(
     "Load a model from its folder."
     if is_classifier(model_config(folder)): return load_classifier(folder).model
     import rank_bert.rank.hf
+    from rank_bert.models.base_models import check_finite_weights
     from transformers import AutoModel
-    return AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
+    model = AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
+    check_finite_weights(model, folder)
+    return model
 
 # %% ../nbs/shell.ipynb #25e72c5f
 def load_tokenizer(
