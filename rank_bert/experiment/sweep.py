@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/sweep.html.md"""
 __all__ = ['OPTIMIZER', 'latency', 'rank_map', 'kept_fraction', 'Tuning', 'Sweep', 'needs_data', 'majority_baseline']
 
 # %% ../../nbs/experiment/sweep.ipynb #eae25b1a
-import itertools, math, shutil, statistics, time, warnings
+import itertools, shutil, statistics, time, warnings
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -269,8 +269,6 @@ def majority_baseline(
 def _measure(self:Sweep, learn):
     "Measure score, size, speed and ranks of one model."
     metrics, hf = learn.evaluate(), learn.hf_model
-    for k, v in metrics.items():
-        if k.startswith('loss') and not math.isfinite(v): raise ValueError(f'the {k} is {v}, so there is no score')
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     size = encoder_params(hf)
     return dict(kept=kept_fraction(hf), encoder_params=size['linear'], total_params=size['total'],
