@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'is_model_folder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model',
-           'problem_type', 'evaluating', 'config_table']
+           'is_model_folder', 'check_finite_weights', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
+           'get_wrapped_model', 'problem_type', 'evaluating', 'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import json, re, warnings
@@ -25,7 +25,7 @@ from transformers.utils import logging as hf_logging
 
 from ..checks import check_count
 from ..io import hub_reachable
-from .anatomy import input_names
+from .anatomy import held, input_names
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
 def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
@@ -163,6 +163,16 @@ def _warn_unused_weights(model, unexpected, name):
         warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
                       f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
+# %% ../../nbs/models/base_models.ipynb #245aaab1
+def check_finite_weights(
+    model:nn.Module, # Any module
+    name:str, # Where its weights come from, for the error
+):
+    "Raise `ValueError` if weights are NaN or infinite."
+    if bad := [k for k, w in model.state_dict().items() if not w.isfinite().all()]:
+        raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
+                         f'({_first_names(bad)}): train it again, or find an undamaged copy')
+
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
@@ -182,6 +192,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
                                           output_loading_info=True, **kwargs)
     _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
+    check_finite_weights(model, name)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
@@ -294,12 +305,11 @@ def evaluating(
     model:nn.Module, # In evaluation mode inside the block
 ):
     "Run a block in evaluation and inference mode, then restore the mode of every part."
-    modes = [(m, m.training) for m in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode(): yield model
-    finally:
-        for m, training in modes: m.training = training
+    with held(model.modules(), 'training', False), torch.inference_mode():
+        yield model
+        if model.training:
+            raise RuntimeError('the model went into training mode while it predicted, such as by a fit in another '
+                               'thread, so predictions are not reliable: predict again after the fit')
 
 # %% ../../nbs/models/base_models.ipynb #6fee2c85
 @patch
