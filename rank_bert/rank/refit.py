@@ -321,12 +321,12 @@ def _divergences(dense, models, batches):
         found.append((ds*mask).sum(-1) if ds.ndim > 2 else ds)
     return torch.cat(found, 1)
 
-def _best_of(divergences):
-    "Choose a row; a later one must be smaller than the best before it by more than the standard error of the difference."
+def _choose(divergences):
+    "Choose the last row that is not worse than the one chosen before by more than the standard error of the difference."
     best = 0
     for i, d in enumerate(divergences):
-        gain = divergences[best] - d
-        if gain.mean() > (gain.std()/len(gain)**.5 if len(gain) > 1 else 0): best = i
+        loss = d - divergences[best]
+        if loss.mean() <= (loss.std()/len(loss)**.5 if len(loss) > 1 else 0): best = i
     return best
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
@@ -388,7 +388,7 @@ def refit(
     kept, found = list(options)[-1], [math.nan]*len(options)
     if held:
         ds = _divergences(dense, options.values(), held)
-        kept, found = list(options)[_best_of(ds)], ds.mean(1).tolist()
+        kept, found = list(options)[_choose(ds)], ds.mean(1).tolist()
     new = copy.deepcopy(options[kept])
     new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start)
     return new
