@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 
 # %% auto #0
 __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 'check_plan', 'expand_fixed_ranks', 'plan_of',
-           'record_plan', 'apply_plan', 'to_dense']
+           'record_plan', 'quant_method', 'apply_plan', 'to_dense']
 
 # %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
@@ -214,8 +214,10 @@ def record_plan(
     return plan
 
 # %% ../../nbs/rank/plan.ipynb #d56b7289
-def _quant_method(config):
-    "Look up by which method a model is quantised, None if it is not."
+def quant_method(
+    config, # Of a transformers model
+)->str: # None if there is none
+    "Look up by which method a model is quantised."
     q = getattr(config, 'quantization_config', None)
     return q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)
 
@@ -226,7 +228,7 @@ def apply_plan(
 )->nn.Module: # The same model
     "Factorise the layers named in `plan` by truncated SVD."
     enc = encoder_of(model)
-    if (method := _quant_method(enc.config)) not in (None, METHOD):
+    if (method := quant_method(enc.config)) not in (None, METHOD):
         raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
     with open_linears(enc):
         plan = check_plan(enc, plan)
