@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'is_model_folder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model',
-           'problem_type', 'evaluating', 'config_table']
+           'is_model_folder', 'check_finite_weights', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
+           'get_wrapped_model', 'problem_type', 'evaluating', 'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import json, re, warnings
@@ -163,6 +163,16 @@ def _warn_unused_weights(model, unexpected, name):
         warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
                       f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
+# %% ../../nbs/models/base_models.ipynb #245aaab1
+def check_finite_weights(
+    model:nn.Module, # Any module
+    name:str, # Where its weights come from, for the error
+):
+    "Raise `ValueError` if weights are NaN or infinite."
+    if bad := [k for k, w in model.state_dict().items() if not w.isfinite().all()]:
+        raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
+                         f'({_first_names(bad)}): train it again, or find an undamaged copy')
+
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
@@ -182,6 +192,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
                                           output_loading_info=True, **kwargs)
     _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
+    check_finite_weights(model, name)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8

@@ -21,7 +21,8 @@ from transformers import PreTrainedConfig
 from ..checks import check_count, check_positive
 from ..data.corpus import unigram_entropy
 from ..io import check_new, new_folder
-from ..models.base_models import bert_config, count_parameters, get_tokenizer, quiet_transformers
+from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
+    quiet_transformers)
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner, warmup_linear
 from .resume import ResumeFit, machine_info, read_checkpoint
 
@@ -192,8 +193,9 @@ def _pretraining_results(learn, log, settings, began):
 # %% ../../nbs/train/pretrain.ipynb #b9a57eb9
 def _save_pretrained(learn, out, overwrite, results, log):
     "Write model, tokenizer, results and curve."
+    check_finite_weights(learn.hf_model, 'the model')
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"
-    with new_folder(out, overwrite) as f, quiet_transformers():
+    with new_folder(out, overwrite, checked=True) as f, quiet_transformers():
         learn.hf_model.save_pretrained(f)
         learn.dls.tokenizer.save_pretrained(f)
         (f/'results.json').write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
