@@ -1,4 +1,4 @@
-"""Teach transformers to open our folders, as soon as somebody uses its models.
+"""Teach transformers to open our folders, without importing anything until it does.
 
 Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 
@@ -32,9 +32,18 @@ def after_import(
     else: sys.meta_path.insert(0, _Finder(name, then))
 
 # %% ../nbs/register.ipynb #10reg011
-def _sentence_card():
-    from rank_bert.rank.card import extend_sentence_card
-    extend_sentence_card()
+class _Later:
+    "Stands for a class of `rank_bert.rank.hf`, which is imported when it is used."
+    def __init__(self, name): self.name = name
+    def _get(self): return getattr(import_module('rank_bert.rank.hf'), self.name)
+    def __call__(self, *args, **kwargs): return self._get()(*args, **kwargs)
+    def from_dict(self, *args, **kwargs): return self._get().from_dict(*args, **kwargs)
 
-after_import('transformers.modeling_utils', lambda: import_module('rank_bert.rank.card'))
-after_import('sentence_transformers', _sentence_card)
+# %% ../nbs/register.ipynb #10reg016
+def _register():
+    "Enter our classes into the registries of transformers."
+    auto = sys.modules['transformers.quantizers.auto']
+    auto.AUTO_QUANTIZER_MAPPING.setdefault('rank_bert', _Later('RankPlanQuantizer'))
+    auto.AUTO_QUANTIZATION_CONFIG_MAPPING.setdefault('rank_bert', _Later('RankPlanConfig'))
+
+after_import('transformers.quantizers.auto', _register)

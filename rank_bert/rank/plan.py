@@ -11,6 +11,7 @@ __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 
 # %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
 from collections.abc import Mapping
+from importlib import import_module
 import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
@@ -206,6 +207,7 @@ def record_plan(
 )->dict: # The plan that was written
     "Write the rank plan and the changed attention heads of a model into its config."
     enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
+    if plan or heads: import_module('rank_bert.rank.card') # what is saved from now on gets a card
     _own_config(enc)
     record = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
