@@ -25,7 +25,7 @@ from transformers.utils import logging as hf_logging
 
 from ..checks import check_count
 from ..io import hub_reachable
-from .anatomy import input_names
+from .anatomy import held, input_names
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
 def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
@@ -177,10 +177,6 @@ def check_finite_weights(
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
     config = _load_config(name, **kwargs)
-    if (getattr(config, 'quantization_config', None) or {}).get('quant_method') == 'rank_bert':
-        from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
-        if 'rank_bert' not in AUTO_QUANTIZER_MAPPING:
-            raise ValueError(f'{name} holds a factorised model: import rank_bert.rank first')
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit and has_head:
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
@@ -305,12 +301,11 @@ def evaluating(
     model:nn.Module, # In evaluation mode inside the block
 ):
     "Run a block in evaluation and inference mode, then restore the mode of every part."
-    modes = [(m, m.training) for m in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode(): yield model
-    finally:
-        for m, training in modes: m.training = training
+    with held(model.modules(), 'training', False), torch.inference_mode():
+        yield model
+        if model.training:
+            raise RuntimeError('the model went into training mode while it predicted, such as by a fit in another '
+                               'thread, so predictions are not reliable: predict again after the fit')
 
 # %% ../../nbs/models/base_models.ipynb #6fee2c85
 @patch
