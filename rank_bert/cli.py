@@ -290,7 +290,7 @@ def compress(
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}")
     say(f'saved in {out}: {_megabytes(out):.2f} MB, was {size:.2f} MB')
     if not dense:
-        say('transformers opens it after `import rank_bert.rank.hf`, and by itself what you write with --dense')
+        say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
     return results
 
 # %% ../nbs/cli.ipynb #c1e272b1

@@ -69,10 +69,11 @@ def _discard(lock):
 # %% ../nbs/io.ipynb #io-clr-2
 def clear_unfinished(
     folder:str|Path, # Folder that killed processes were writing in
-    name:str='*', # Clear only what was to become this file or folder
+    name:str=None, # Clear only what was to become this file or folder (default: everything)
 ):
     "Remove the hidden files and folders that killed processes left."
-    for lock in Path(folder).glob(f'.{name}.????????~') if fcntl else ():
+    pattern = f".{glob.escape(name) if name else '*'}.????????~"
+    for lock in Path(folder).glob(pattern) if fcntl else ():
         try:
             with lock.open('r+b') as f:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +88,7 @@ def check_new(
 )->Path: # `path` as a `Path`
     "Raise `OSError` if `path` already holds something, or cannot be written; clear what a killed process left there."
     path = Path(path)
-    clear_unfinished(path.resolve().parent, glob.escape(path.resolve().name))
+    clear_unfinished(path.resolve().parent, path.resolve().name)
     if folder and path.is_file():
         raise FileExistsError(f'{path} is a file, not a folder: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
