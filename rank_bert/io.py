@@ -140,11 +140,12 @@ def json_text(
 # %% ../nbs/io.ipynb #9f0d2c12
 def json_object(
     path:str|Path, # File to read
+    kind:type=dict, # What it must hold; `object` for anything
 )->dict: # What it holds
     "Read a JSON object; raise `ValueError` or `OSError` that names the file."
     path = Path(path)
     if path.exists() and not path.is_file(): raise OSError(f'{path} is not a file') # a pipe would never end
     try: record = json.loads(path.read_text(encoding='utf-8'))
     except (ValueError, RecursionError) as e: raise ValueError(f'{path} is not JSON: {e}') from None
-    if isinstance(record, dict): return record
+    if isinstance(record, kind): return record
     raise ValueError(f'{path} holds a {type(record).__name__}, not a JSON object')
