@@ -15,9 +15,10 @@ from fastcore.basics import chunked
 
 from .checks import check_name
 from .models.folder import model_config
-from .shell import (COMMANDS, Count, Fraction, Positive, Seed, check_source, command, in_shell,
-                             load_classifier, load_model, load_tokenizer, one_of, out_folder, pretrained_flag,
-                             printable, read_texts, save_results, say, several, task_for, text_cols, text_items)
+from .shell import (COMMANDS, Count, Fraction, Positive, Seed, check_source, command, if_interrupted,
+                             in_shell, load_classifier, load_model, load_tokenizer, one_of, out_folder,
+                             pretrained_flag, printable, read_texts, save_results, say, several, task_for, text_cols,
+                             text_items)
 
 # %% ../nbs/cli.ipynb #c00c60e2
 def _say_scores(metrics):
@@ -75,8 +76,8 @@ def finetune(
     settings |= dict(task=learn.task, model=model, source=str(glue_source(source)), rows=rows, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
-    out = save_results(out, overwrite, learn.save_pretrained, results)
     _say_scores(results['metrics'])
+    out = save_results(out, overwrite, learn.save_pretrained, results)
     say(f"saved in {out} after {results['seconds']:.0f} s")
     return results
 
@@ -217,10 +218,11 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from rank_bert.experiment.sweep import Sweep
+    from tqdm import tqdm
     s = Sweep(tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
               tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
     terminal = in_shell() and sys.stderr.isatty()
-    df = s.run(progress=terminal, log=(lambda o: None) if terminal else say)
+    df = s.run(progress=terminal, log=tqdm.write if terminal else say)
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df))
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}")
@@ -249,6 +251,16 @@ def _say_step(row):
     "Print a report of a pretraining run."
     scores = '  '.join(f'{k} {row[k]:.4f}' for k in ('train_loss', 'valid_loss', 'perplexity', 'accuracy'))
     say(f"step {row['step']:,}  tokens {row['tokens']:,}  {scores}")
+
+# %% ../nbs/cli.ipynb #cli-chk-1
+def _say_checkpoint(file, resume):
+    "Say what a resumed run reuses, and after Ctrl-C, how to go on."
+    again = 'the same command begins anew'
+    if_interrupted(lambda: f'pass --resume to go on from {file}' if file.is_file() else f'no checkpoint yet, {again}')
+    if not resume or not file.is_file(): return
+    from rank_bert.train.resume import read_checkpoint
+    s = read_checkpoint(file)
+    say(f"resuming from {file}: {s['epoch']} of {s['n_epoch']} reports are done; the text is tokenized anew")
 
 # %% ../nbs/cli.ipynb #a622568e
 @command
@@ -282,6 +294,7 @@ def pretrain(
     for o in files:
         if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
     out_folder(out, overwrite)
+    _say_checkpoint(Path(f'{out}.checkpoint').expanduser(), resume)
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,

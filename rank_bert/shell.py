@@ -6,12 +6,12 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
-           'printable', 'say', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for', 'default_source',
-           'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results',
-           'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
+           'printable', 'say', 'if_interrupted', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for',
+           'default_source', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag',
+           'save_results', 'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
-import io, itertools, os, runpy, shlex, sys, tempfile, warnings
+import io, os, runpy, shlex, sys, tempfile, warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -103,6 +103,15 @@ def say(text, **kwargs):
 
 def _one_line(e): return printable(' '.join(str(e).split())) or type(e).__name__
 
+# %% ../nbs/shell.ipynb #sh-int-1
+_after_ctrl_c = ContextVar('what to say after Ctrl-C', default=lambda: '')
+
+def if_interrupted(
+    hint, # Called without arguments; returns what is kept and how to go on
+):
+    "Set what a command says after Ctrl-C."
+    _after_ctrl_c.set(hint)
+
 # %% ../nbs/shell.ipynb #d640b621
 def _stop(name, message, code, e=None):
     "Print an error and end the process."
@@ -126,7 +135,7 @@ _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS=
               KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
               OMP_WAIT_POLICY='PASSIVE') # threads that spin while they wait slow a small model down on a busy machine
 _LOG = dict(TQDM_MININTERVAL='60', HF_HUB_DISABLE_PROGRESS_BARS='1') # moving bars would flood a log file
-_WRONG_INPUT = (ValueError, TypeError, OSError, ImportError)
+_WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError) # the last: a fit has diverged
 
 # %% ../nbs/shell.ipynb #38160020
 def _run_in_shell(name, run):
@@ -137,7 +146,7 @@ def _run_in_shell(name, run):
     except BrokenPipeError: # such as `| head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141)
-    except KeyboardInterrupt: _stop(name, 'interrupted', 130)
+    except KeyboardInterrupt: _stop(name, ': '.join(filter(None, ['interrupted', _after_ctrl_c.get()()])), 130)
     except _WRONG_INPUT as e: _stop(name, _one_line(e), 2, e)
     except Exception as e: _stop(name, f'{type(e).__name__}: {_one_line(e)} (RANK_BERT_DEBUG=1 shows where)', 1, e)
 
@@ -176,6 +185,7 @@ def out_folder(
     out = Path(out).expanduser()
     if not overwrite and out.is_dir() and any(out.iterdir()):
         raise FileExistsError(f'{out} already exists: choose another --out, remove it, or pass --overwrite')
+    if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
 # %% ../nbs/shell.ipynb #b580184b
@@ -271,15 +281,6 @@ def pretrained_flag(
     if pretrained and scratch: raise ValueError('pass --pretrained or --scratch, not both')
     return True if pretrained else False if scratch else None
 
-# %% ../nbs/shell.ipynb #e37ac8cd
-def _free_folder(out, overwrite):
-    "`out`, or a name beside it if another process has written `out` since we started."
-    for i in itertools.count():
-        try: free = out_folder(out.with_name(f'{out.name}-{i}') if i else out, overwrite)
-        except FileExistsError: continue
-        if i: warnings.warn(f'another process has written {out} in the meantime: saving in {free}')
-        return free
-
 # %% ../nbs/shell.ipynb #4c02d346
 def save_results(
     out:Path, # Folder to write, from `out_folder`
@@ -290,10 +291,11 @@ def save_results(
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.experiment.store import library_versions
     from rank_bert.io import json_text, new_folder
-    with new_folder(out := _free_folder(out, overwrite), overwrite) as tmp:
+    with new_folder(out, overwrite, checked=True) as tmp:
         write(tmp)
         text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
+    if_interrupted(lambda: f'{out} is written')
     return out
 
 # %% ../nbs/shell.ipynb #239b7ab0

@@ -6,44 +6,55 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'write_tsv', 'read_csv', 'as_table', 'read_json', 'read_parquet',
-           'read_file', 'read_data', 'check_texts', 'table_column', 'find_text_cols', 'draw_rows', 'split_data']
+           'read_file', 'load_saved', 'read_data', 'check_texts', 'table_column', 'find_text_cols', 'draw_rows',
+           'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
-import csv, json, warnings
+import csv, io, json, reprlib, warnings
 from pathlib import Path
-import datasets, numpy as np, pandas as pd
-from datasets import Dataset
+import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
+from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
 from ..checks import check_fraction
 from ..io import new_file
 
 # %% ../../nbs/data/tables.ipynb #0e540d5c
+def _file_bytes(path):
+    "Read a file that is neither a folder nor a pipe nor a device."
+    path = Path(path)
+    if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
+    if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
+    try: return path.read_bytes()
+    except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from None
+
+def _file_text(path):
+    "Read a UTF-8 file, with its line ends as they are, and without a byte-order mark."
+    try: return _file_bytes(path).decode('utf-8-sig')
+    except UnicodeDecodeError as e:
+        line, byte = e.object.count(b'\n', 0, e.start) + 1, e.object[e.start]
+        raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
+
+# %% ../../nbs/data/tables.ipynb #0e540d5d
 def read_lines(
     path:str|Path, # UTF-8 text file
 )->list[str]: # Lines without their ends, and without the empty lines at the end of the file
     "Read the lines of a text file, with any line ends, with or without a byte-order mark."
-    path = Path(path)
-    if not path.is_file(): raise FileNotFoundError(f'{path}: no such file')
-    try: text = path.read_bytes().decode('utf-8-sig')
-    except UnicodeDecodeError as e:
-        line, byte = e.object.count(b'\n', 0, e.start) + 1, e.object[e.start]
-        raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
-    lines = [o.removesuffix('\r') for o in text.split('\n')]
-    while lines and not lines[-1].strip(): lines.pop()
+    lines = [o.removesuffix('\r') for o in _file_text(path).split('\n')]
+    while lines and not lines[-1]: lines.pop()
     if not lines: raise ValueError(f'{path} is empty')
     return lines
 
 # %% ../../nbs/data/tables.ipynb #b3f856be
-def _string_frame(path, names, rows, lines):
-    "Make a frame of rows of strings, indexed by line, in which every row has one field per column."
+def _string_frame(path, rows, names=None):
+    "Make a frame of `rows` (line -> fields), the first of which has the names if you give none, and check the lengths."
+    if names is None: names = rows.pop(next(iter(rows)))
     if not rows: raise ValueError(f'{path} has a header but no rows')
-    if len(set(names)) < len(names): raise ValueError(f'{path}: two columns have the same name ({", ".join(names)})')
-    for row, line in zip(rows, lines):
+    if len(set(names)) < len(names): raise ValueError(f'{path}: two columns have the same name ({reprlib.repr(names)})')
+    for line, row in rows.items():
         if len(row) != len(names):
-            short = 'short' if len(row) < len(names) else 'long'
-            raise ValueError(f'{path}, line {line}: {short} row, {len(row)} fields instead of {len(names)} '
-                             f'({", ".join(names)})')
-    return pd.DataFrame(rows, columns=names, index=pd.Index(lines, name='line'), dtype=object)
+            raise ValueError(f"{path}, line {line}: {'short' if len(row) < len(names) else 'long'} row, "
+                             f'{len(row)} fields instead of {len(names)} ({reprlib.repr(names)})')
+    return pd.DataFrame(rows.values(), columns=names, index=pd.Index(rows, name='line'), dtype=object)
 
 # %% ../../nbs/data/tables.ipynb #fa94d28e
 def read_tsv(
@@ -57,7 +68,7 @@ def read_tsv(
     if broken == 'skip' and (bad := [line for line, o in rows.items() if len(o) != len(names)]):
         warnings.warn(f'{path}: left out {len(bad)} broken rows, the first in line {bad[0]}')
         for line in bad: del rows[line]
-    return _string_frame(path, names, list(rows.values()), list(rows))
+    return _string_frame(path, rows, names)
 
 # %% ../../nbs/data/tables.ipynb #e6c57b6f
 def write_tsv(
@@ -70,21 +81,26 @@ def write_tsv(
     for i, row in enumerate(rows):
         bad = [o for o in row if set('\t\n\r') & set(o)]
         if bad: raise ValueError(f'{path}, row {i}: a tab-separated file cannot hold a tab or a line end: {bad[0]!r}')
-    with new_file(path) as f: f.write_text(''.join('\t'.join(o) + '\n' for o in rows), encoding='utf-8', newline='\n')
+        if row == ['']: raise ValueError(f'{path}, row {i}: an empty line is no row; add a second column')
+    text = ''.join('\t'.join(o) + '\n' for o in rows)
+    code = 'utf-8-sig' if text.startswith('\ufeff') else 'utf-8' # else the first field would lose it
+    with new_file(path) as f: f.write_text(text, encoding=code, newline='\n')
 
 # %% ../../nbs/data/tables.ipynb #7010ded8
 def read_csv(
     path:str|Path, # Comma-separated file with a header
 )->pd.DataFrame: # Strings, indexed by line
     "Read a CSV file, with quoted fields."
-    rows, lines, start = [], [], 1
-    reader = csv.reader((o + '\n' for o in read_lines(path)), strict=True)
+    text, rows, start = _file_text(path), {}, 1
+    csv.field_size_limit(max(len(text), csv.field_size_limit())) # it is 131,072 for the whole process
+    reader = csv.reader(io.StringIO(text), strict=True)
     try:
         for row in reader:
-            if row: rows.append([o.removesuffix('\n') for o in row]); lines.append(start)
+            if row: rows[start] = row
             start = reader.line_num + 1
     except csv.Error as e: raise ValueError(f'{path}, line {start}: {e}') from None
-    return _string_frame(path, rows[0], rows[1:], lines[1:])
+    if not rows: raise ValueError(f'{path} is empty')
+    return _string_frame(path, rows)
 
 # %% ../../nbs/data/tables.ipynb #2d04b2c9
 def _name_classes(o, names):
@@ -94,10 +110,11 @@ def _name_classes(o, names):
 
 def _dataset_columns(ds):
     "Columns of a `Dataset`, with names in place of class numbers, and the names of the classes."
-    cols = ds.with_format('arrow')[:].to_pydict()
+    table = ds.with_format('arrow')[:]
+    table.validate(full=True) # damaged offsets would crash Python
     features = {k: getattr(v, 'feature', v) for k, v in ds.features.items()}
     classes = {k: list(v.names) for k, v in features.items() if isinstance(v, datasets.ClassLabel)}
-    return {k: _name_classes(v, classes[k]) if k in classes else v for k, v in cols.items()}, classes
+    return {k: _name_classes(v, classes.get(k, ())) for k, v in table.to_pydict().items()}, classes
 
 # %% ../../nbs/data/tables.ipynb #3dcb2b75
 def as_table(
@@ -107,7 +124,7 @@ def as_table(
     cols, classes = _dataset_columns(data) if isinstance(data, Dataset) else (data, {})
     if isinstance(data, pd.DataFrame) and not data.columns.is_unique:
         raise ValueError(f'two columns of the frame have the same name ({", ".join(map(str, data.columns))})')
-    cols = {k: list(v) for k, v in cols.items()}
+    cols = {k: [None if o is pd.NA else o for o in v] for k, v in cols.items()}
     first, n = next(((k, len(v)) for k, v in cols.items()), ('', 0))
     for k, v in cols.items():
         if len(v) != n: raise ValueError(f'columns of different length: {first} has {n} rows, {k} {len(v)}')
@@ -116,36 +133,44 @@ def as_table(
     return res
 
 # %% ../../nbs/data/tables.ipynb #bd21c964
+def _unique_keys(pairs):
+    "Make a dictionary of a JSON object in which no key occurs twice."
+    res = dict(pairs)
+    if len(res) < len(pairs): raise ValueError(f'the keys {reprlib.repr([k for k, _ in pairs])} are not distinct')
+    return res
+
 def _parse_json(text, place):
     "Parse JSON, or name the place of the error."
-    try: return json.loads(text)
-    except json.JSONDecodeError as e: raise ValueError(f'{place}: not JSON: {e}') from None
+    try: return json.loads(text, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError) as e: raise ValueError(f'{place}: not JSON: {e}') from None
 
 def read_json(
     path:str|Path, # File with a JSON array of objects, or with one object per line
 )->pd.DataFrame:
     "Read a JSON or JSONL file."
-    lines = read_lines(path)
-    text, what = '\n'.join(lines), 'row'
-    if text.lstrip().startswith('['): rows = _parse_json(text, path)
-    else: rows, what = [_parse_json(o, f'{path}, line {i}') for i, o in enumerate(lines, 1)], 'line'
+    text, what = _file_text(path), 'row'
+    if text.lstrip().startswith('['): rows = dict(enumerate(_parse_json(text, path), 1))
+    else:
+        what, lines = 'line', enumerate(text.split('\n'), 1)
+        rows = {i: _parse_json(o, f'{path}, line {i}') for i, o in lines if o.strip()}
     if not rows: raise ValueError(f'{path} has no rows')
-    for i, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise ValueError(f'{path}, {what} {i}: {json.dumps(row)[:40]} is not a JSON object')
-        if row.keys() != rows[0].keys():
-            raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(rows[0])}')
-    return as_table({k: [o[k] for o in rows] for k in rows[0]})
+    first = next(iter(rows.values()))
+    for i, row in rows.items():
+        if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
+        if row.keys() != first.keys():
+            raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(first)}')
+    return as_table({k: [o[k] for o in rows.values()] for k in first})
 
 # %% ../../nbs/data/tables.ipynb #955db544
+_BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
 def read_parquet(
     path:str|Path, # Parquet file
 )->pd.DataFrame: # With the names of its classes, if `datasets` wrote them
     "Read a Parquet file."
-    import pyarrow as pa, pyarrow.parquet as pq
-    if not Path(path).is_file(): raise FileNotFoundError(f'{path}: no such file')
-    try: res = as_table(Dataset(pq.read_table(path)))
-    except pa.ArrowInvalid: raise ValueError(f'{path} is not a Parquet file') from None
+    data = pa.BufferReader(_file_bytes(path))
+    try: res = as_table(Dataset(pq.ParquetFile(data).read()))
+    except _BROKEN as e: raise ValueError(f'{path} is not a Parquet file that can be read: {e}') from None
     if res.empty: raise ValueError(f'{path} has no rows')
     return res
 
@@ -157,31 +182,47 @@ def read_file(
 )->pd.DataFrame:
     "Read the table in a file."
     path = Path(path)
+    if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
     if path.suffix.lower() not in READERS:
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
     return READERS[path.suffix.lower()](path)
 
 # %% ../../nbs/data/tables.ipynb #bdad26b5
-def _read_path(path):
-    "Read a file, or a folder written by `save_to_disk`."
-    if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
-    if path.is_file(): return dict(all=read_file(path))
-    try: return read_data(datasets.load_from_disk(path))
-    except FileNotFoundError:
-        raise FileNotFoundError(f'{path} is not a folder written by save_to_disk; give its files, as in '
-                                "dict(train='train.csv', valid='valid.csv')") from None
+def load_saved(
+    folder:str|Path, # Folder written by `save_to_disk`
+)->Dataset|DatasetDict:
+    "Load a saved data set, from files inside `folder` only."
+    records = [o for n in ('dataset_dict', 'state', 'dataset_info') for p in ('', '*/')
+               for o in Path(folder).glob(f'{p}{n}.json')]
+    if not any(o.parent == Path(folder) for o in records):
+        raise FileNotFoundError(f'{folder} is not a folder written by save_to_disk; give its files, as in '
+                                "dict(train='train.csv', valid='valid.csv')")
+    try:
+        for f in records:
+            there = {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
+            record = _parse_json(_file_text(f), f)
+            names = record['splits'] if f.stem == 'dataset_dict' else [o['filename'] for o in record.get('_data_files', ())]
+            if bad := [o for o in names if o not in there]:
+                raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
+        return datasets.load_from_disk(folder)
+    except _BROKEN as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
 
 # %% ../../nbs/data/tables.ipynb #74c79f8e
 def read_data(
     data, # File, folder written by `save_to_disk`, pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
 )->dict: # Split name -> table; a single split is called 'all'
     "Read tables from any source."
-    if isinstance(data, (str, Path)): return _read_path(Path(data))
+    if isinstance(data, (str, Path)):
+        if not Path(data).is_dir(): return dict(all=read_file(data))
+        data = load_saved(data)
     if isinstance(data, (pd.DataFrame, Dataset)): return dict(all=as_table(data))
     if not isinstance(data, dict):
         raise TypeError(f'cannot read texts from {type(data).__name__}: give a file, a pandas frame or a data set')
     if all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()): return dict(all=as_table(data))
-    return {k: read_data(v)['all'] for k, v in data.items()}
+    res = {k: read_data(v) for k, v in data.items()}
+    for k, v in res.items():
+        if 'all' not in v: raise ValueError(f'split {k!r} has splits of its own ({", ".join(v)}): give one of them')
+    return {k: v['all'] for k, v in res.items()}
 
 # %% ../../nbs/data/tables.ipynb #e4027793
 def check_texts(

@@ -7,12 +7,13 @@ Docs: https://rank-bert.github.io/rank_bert/models/anatomy.html.md"""
 # %% auto #0
 __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'Attention', 'encoder_of', 'add_family', 'family_of', 'HeadLinear',
            'is_linear', 'LinearLayer', 'linears', 'open_linears', 'input_names', 'linear_uses', 'parameter_parts',
-           'attentions', 'heads_of']
+           'attentions', 'heads_of', 'held']
 
 # %% ../../nbs/models/anatomy.ipynb #555149f8
 import inspect, re, warnings
 from collections import namedtuple
 from contextlib import contextmanager
+from threading import Lock
 import torch, torch.nn as nn
 from ..checks import check_name
 
@@ -301,3 +302,26 @@ def heads_of(
     shape = {n: [a.query.out_features//a.size, a.size] for n, a in blocks.items()}
     c = enc.config
     return {n: s for n, s in shape.items() if s != [c.num_attention_heads, c.hidden_size//c.num_attention_heads]}
+
+# %% ../../nbs/models/anatomy.ipynb #0anatom5
+_holders, _changing = {}, Lock() # (id of an object, attribute) -> [blocks that hold it, value before them]
+
+@contextmanager
+def held(
+    objects, # Modules, or parameters
+    name:str, # Attribute, such as 'training'
+    value, # What it is inside the block
+):
+    "Hold an attribute of `objects` at a value; the last of several blocks restores it, in whatever thread they run."
+    objects = list(objects)
+    with _changing:
+        for o in objects:
+            _holders.setdefault((id(o), name), [0, getattr(o, name)])[0] += 1
+            setattr(o, name, value)
+    try: yield
+    finally:
+        with _changing:
+            for o in objects:
+                holder = _holders[id(o), name]
+                holder[0] -= 1
+                if not holder[0]: setattr(o, name, _holders.pop((id(o), name))[1])

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model',
-           'problem_type', 'evaluating', 'config_table']
+           'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
+           'get_wrapped_model', 'problem_type', 'evaluating', 'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -28,7 +28,7 @@ from transformers.utils import logging as hf_logging
 
 from ..checks import check_count
 from ..io import hub_reachable
-from .anatomy import input_names
+from .anatomy import held, input_names
 from .folder import (check_settings, has_tokenizer, is_model_folder, model_config, named_errors,
                                      shorten_error, weight_bytes)
 
@@ -159,6 +159,16 @@ def _warn_unused_weights(model, unexpected, name):
         warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
                       f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
+# %% ../../nbs/models/base_models.ipynb #a1finite1
+def check_finite_weights(
+    model:nn.Module, # Any module
+    name:str, # Where its weights come from, for the error
+):
+    "Raise `ValueError` if weights are NaN or infinite."
+    if bad := [k for k, w in model.state_dict().items() if not w.isfinite().all()]:
+        raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
+                         f'({_first_names(bad)}): train it again, or find an undamaged copy')
+
 # %% ../../nbs/models/base_models.ipynb #245aaab0
 def _check_size(cls, name, config):
     "Raise `ValueError` if a dense model of `config` has more parameters than its weights in `name` have bytes."
@@ -189,6 +199,7 @@ def open_model(
     if info['mismatched_keys'] and not refit:
         key, has, needs = min(info['mismatched_keys'])
         raise ValueError(f'{name}: {key} has shape {tuple(has)} there, and config.json asks for {tuple(needs)}')
+    check_finite_weights(model, name)
     return model, info
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
@@ -329,12 +340,11 @@ def evaluating(
     model:nn.Module, # In evaluation mode inside the block
 ):
     "Run a block in evaluation and inference mode, then restore the mode of every part."
-    modes = [(m, m.training) for m in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode(): yield model
-    finally:
-        for m, training in modes: m.training = training
+    with held(model.modules(), 'training', False), torch.inference_mode():
+        yield model
+        if model.training:
+            raise RuntimeError('the model went into training mode while it predicted, such as by a fit in another '
+                               'thread, so predictions are not reliable: predict again after the fit')
 
 # %% ../../nbs/models/base_models.ipynb #6fee2c85
 @patch

@@ -94,5 +94,5 @@ def has_tokenizer(
     folder = Path(folder).expanduser()
     found = [o for o in (*_TOKENIZER_JSON, *_VOCABULARIES) if (folder/o).exists()]
     for o in found:
-        if o in _TOKENIZER_JSON: json_object(folder/o)
+        if o in _TOKENIZER_JSON: json_object(folder/o, most=2**28)
     return bool(found)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 import torch, torch.nn as nn
 import torch.nn.functional as F
-from ..models.anatomy import encoder_of, family_of, input_names
+from ..models.anatomy import encoder_of, family_of, held, input_names
 
 # %% ../../nbs/rank/batches.ipynb #0716af1c
 def split_batch(
@@ -121,14 +121,8 @@ def frozen(
     "Run a block in evaluation mode without gradients of weights, and restore the model after it."
     if any(p.is_inference() for p in model.parameters()):
         raise ValueError("the model was made in torch.inference_mode, where no gradient can reach it: make it outside")
-    modes, grads = [(m, m.training) for m in model.modules()], [(p, p.requires_grad) for p in model.parameters()]
-    try:
-        model.eval()
-        for p, _ in grads: p.requires_grad_(False)
+    with held(model.modules(), 'training', False), held(model.parameters(), 'requires_grad', False):
         with torch.inference_mode(False), torch.set_grad_enabled(grad): yield
-    finally:
-        for m, t in modes: m.training = t
-        for p, g in grads: p.requires_grad_(g)
 
 # %% ../../nbs/rank/batches.ipynb #009ec445
 def prediction_of(

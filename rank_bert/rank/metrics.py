@@ -17,7 +17,7 @@ import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
 from ..checks import check_fraction, check_name, check_positive
-from ..models.anatomy import linears
+from ..models.anatomy import held, linears
 from .linalg import gram_singular_values, product_singular_values, to_float64
 from .layers import break_even, check_finite
 
@@ -282,13 +282,9 @@ def acting_weight(
     module:nn.Module, # A linear layer, with or without adapters
 )->torch.Tensor: # (out, in)
     "Read the matrix that a linear layer acts with off its outputs."
-    modes, like = [(m, m.training) for m in module.modules()], next(module.parameters())
+    like = next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
-    try:
-        module.eval()
-        return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
-    finally:
-        for m, t in modes: m.training = t
+    with held(module.modules(), 'training', False): return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
 
 # %% ../../nbs/rank/metrics.ipynb #e89e0e9a
 def finite_weights(

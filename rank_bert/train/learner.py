@@ -26,16 +26,17 @@ from fastcore.meta import delegates
 from torch import nn
 from transformers import PreTrainedModel
 
+from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
 from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
-from ..models.base_models import (BERT_CONFIGS, BertWrapper, evaluating, get_pretrained_model, get_tokenizer,
-    problem_type,
-                                          quiet_transformers)
+from ..models.base_models import (BERT_CONFIGS, BertWrapper, check_finite_weights, evaluating,
+    get_pretrained_model, get_tokenizer, problem_type, quiet_transformers)
 from ..models.classifier import PooledForSequenceClassification, pooled_classifier
 from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
-from .scores import DEFAULT_METRICS, HeadLoss, HeadMetric, check_metrics, label_weights, score
+from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
+    label_weights, score)
 
 # %% ../../nbs/train/learner.ipynb #6e413cb1
 def train_only(
@@ -122,6 +123,17 @@ def model_of(
     "Find the transformers model in a learner or a module."
     return encoder_of(model.model if isinstance(model, Learner) else model)
 
+# %% ../../nbs/train/learner.ipynb #d1f00002
+def _check_step(learn):
+    "Raise an error if the loss, a learning rate or a weight decay is not finite."
+    if hasattr(learn, 'lr_finder') or not len(learn.yb): return
+    hypers = learn.opt.hypers
+    for h in hypers if learn.training else ():
+        check_positive(h['lr'], 'the learning rate', zero=True)
+        check_positive(h.get('wd') or 0., 'the weight decay', zero=True)
+    check_loss(learn.loss_grad, lambda: f" in epoch {learn.epoch + 1}, {'' if learn.training else 'validation '}batch "
+        f"{learn.iter + 1} of {learn.n_iter}, at a learning rate of {max(h['lr'] for h in hypers):g}")
+
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
     "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
@@ -132,6 +144,7 @@ class EncoderLearner(Learner):
     def _call_one(self, event_name):
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
+        if event_name == 'after_loss' and not self.lock.locked(): _check_step(self)
     def _bn_bias_state(self, with_bias): # fastai asks this for what not to decay
         if not with_bias: return super()._bn_bias_state(False)
         return L(self.opt.state[p] for n, p in self.model.named_parameters() if re.search('bias|norm', n.lower()))
@@ -283,7 +296,7 @@ def evaluate(self:EncoderLearner,
     res = {}
     for name, o in [('', dl)] if dl is not None else zip(names, valid, strict=True):
         z, y = self.logits(o)
-        values = {**score(z, y, self.score_names, self.kind), 'loss': self.loss_func(z, y).item()}
+        values = {**score(z, y, self.score_names, self.kind), 'loss': check_loss(self.loss_func(z, y))}
         res |= {k+name: v for k, v in values.items()}
     return res
 
@@ -315,7 +328,8 @@ def save_pretrained(self:EncoderLearner,
     folder:str|Path, # Where to write
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder
-    "Save model and tokenizer as a transformers folder."
+    "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
+    check_finite_weights(self.hf_model, 'the model')
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         self.hf_model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)

@@ -26,9 +26,11 @@ from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus,
                                    split_documents, tokenize_corpus)
 from ..models.anatomy import encoder_of, linears
-from ..models.base_models import BertWrapper, bert_config, evaluating, quiet_transformers
+from rank_bert.models.base_models import (BertWrapper, bert_config, check_finite_weights, evaluating,
+    quiet_transformers)
 from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
+from .scores import check_loss
 
 # %% ../../nbs/train/mlm.ipynb #39928861
 def _read_documents(files):
@@ -123,6 +125,7 @@ def _load_mlm(folder, next_sentence):
     with quiet_transformers(): res, info = cls.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     if lost := sorted(info['missing_keys']):
         warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
+    check_finite_weights(res, folder)
     return res
 
 # %% ../../nbs/train/mlm.ipynb #7e87ef4e
@@ -180,11 +183,12 @@ class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer."
 
 def _scores_of(preds): return preds[0] if isinstance(preds, tuple) else preds
+def _perplexity(loss): return math.exp(min(loss, 709.)) # more is no float
 
 class _MaskedPerplexity(AvgMetric):
     "Exponential of the mean loss of the hidden tokens."
     def __init__(self): super().__init__(lambda z, y, *_: F.cross_entropy(_scores_of(z), y))
-    value = property(lambda self: math.exp(float(super(_MaskedPerplexity, self).value)))
+    value = property(lambda self: _perplexity(float(super(_MaskedPerplexity, self).value)))
     name = 'perplexity'
 
 class _MaskedAccuracy(AvgMetric):
@@ -236,8 +240,9 @@ def fit_warmup(self:MLMLearner,
     **kwargs
 ):
     "Fit, with a learning rate that rises and falls in straight lines."
-    schedule = warmup_linear(lr or self.lr, self.warmup if warmup is None else warmup)
-    self.fit(n_epoch, lr or self.lr, cbs=L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=schedule)), **kwargs)
+    lr = self.lr if lr is None else lr
+    schedule = warmup_linear(lr, self.warmup if warmup is None else warmup)
+    self.fit(n_epoch, lr, cbs=L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=schedule)), **kwargs)
 
 # %% ../../nbs/train/mlm.ipynb #864e0a15
 @patch
@@ -257,7 +262,8 @@ def evaluate(self:MLMLearner,
             hits = (z.argmax(-1) == y).sum().item()
             sums += loss.sum().item(), hits, right, loss[shown].sum().item(), shown.sum().item()
             n, rows = n + len(y), rows + len(x['input_ids'])
-    res = dict(loss=float(sums[0]/n), perplexity=math.exp(sums[0]/n), accuracy=float(sums[1]/n),
+    loss = check_loss(torch.tensor(sums[0]/n))
+    res = dict(loss=loss, perplexity=_perplexity(loss), accuracy=float(sums[1]/n),
                masked_loss=float(sums[3]/max(sums[4], 1)))
     return {**res, 'next_sentence': float(sums[2]/rows)} if self.dls.train_ds.y is not None else res
 

@@ -20,8 +20,9 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedConfig
 from ..checks import check_count, check_positive
 from ..data.corpus import unigram_entropy
-from ..io import check_new, new_folder
-from ..models.base_models import bert_config, count_parameters, get_tokenizer, quiet_transformers
+from ..io import check_new, clear_unfinished, new_folder
+from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
+    quiet_transformers)
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner, warmup_linear
 from .resume import ResumeFit, machine_info, read_checkpoint
 
@@ -106,6 +107,7 @@ def _run_settings(dls, model, cbs=None, **settings):
 def _checkpoint_file(out, resume, overwrite):
     "Find where the checkpoint for `out` goes; raise `OSError` if there is none to resume, or one that would be lost."
     file, older = out.with_name(f'{out.name}.checkpoint'), out.with_name(f'{out.name}.checkpoints')
+    clear_unfinished(file.parent, file.name)
     if older.is_dir() and not overwrite:
         raise FileExistsError(f'{older} is of an unfinished run of an earlier version, which this one cannot resume: '
                               'finish it there, or overwrite to begin anew')
@@ -192,8 +194,9 @@ def _pretraining_results(learn, log, settings, began):
 # %% ../../nbs/train/pretrain.ipynb #b9a57eb9
 def _save_pretrained(learn, out, overwrite, results, log):
     "Write model, tokenizer, results and curve."
+    check_finite_weights(learn.hf_model, 'the model')
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"
-    with new_folder(out, overwrite) as f, quiet_transformers():
+    with new_folder(out, overwrite, checked=True) as f, quiet_transformers():
         learn.hf_model.save_pretrained(f)
         learn.dls.tokenizer.save_pretrained(f)
         (f/'results.json').write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
