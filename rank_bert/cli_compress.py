@@ -134,7 +134,7 @@ def _say_compressed(done, scores, out, was, dense):
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}")
     say(f'saved in {out}: {_megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense:
-        say('transformers opens it after `import rank_bert.rank.hf`, and by itself what you write with --dense')
+        say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
 
 # %% ../nbs/cli_compress.ipynb #cc000020
 Method = one_of('svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker')

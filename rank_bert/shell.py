@@ -245,7 +245,6 @@ def load_classifier(
 ): # `BertWrapper`, in evaluation mode
     "Load a classifier from its folder."
     n = num_labels_of(folder)
-    import rank_bert.rank.hf # so that transformers knows factorised folders
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -255,7 +254,6 @@ def load_model(
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
     if is_classifier(model_config(folder)): return load_classifier(folder).model
-    import rank_bert.rank.hf
     from rank_bert.models.base_models import get_encoder
     return get_encoder(folder)
 
@@ -295,6 +293,9 @@ def save_results(
         write(tmp)
         text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
+        if (tmp/'README.md').is_file():
+            from rank_bert.rank.card import write_card
+            write_card(tmp) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
     return out
 

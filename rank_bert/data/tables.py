@@ -98,7 +98,9 @@ def read_csv(
         for row in reader:
             if row: rows[start] = row
             start = reader.line_num + 1
-    except csv.Error as e: raise ValueError(f'{path}, line {start}: {e}') from None
+    except csv.Error as e:
+        raise ValueError(f'{path}, line {start}: {e} (put quotation marks around each field that has a quotation mark, '
+                         'a comma or a line end)') from None
     if not rows: raise ValueError(f'{path} is empty')
     return _string_frame(path, rows)
 
@@ -201,7 +203,8 @@ def load_saved(
         for f in records:
             there = {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
             record = _parse_json(_file_text(f), f)
-            names = record['splits'] if f.stem == 'dataset_dict' else [o['filename'] for o in record.get('_data_files', ())]
+            if f.stem == 'dataset_dict': names = record['splits']
+            else: names = [o['filename'] for o in record.get('_data_files', ())]
             if bad := [o for o in names if o not in there]:
                 raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
         return datasets.load_from_disk(folder)

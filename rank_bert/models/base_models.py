@@ -206,11 +206,6 @@ def open_model(
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
     config = _load_config(name, **kwargs)
-    plan = getattr(config, 'quantization_config', None)
-    if isinstance(plan, dict) and plan.get('quant_method') == 'rank_bert':
-        from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
-        if 'rank_bert' not in AUTO_QUANTIZER_MAPPING:
-            raise ValueError(f'{name} holds a factorised model: import rank_bert.rank first')
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit and has_head:
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
