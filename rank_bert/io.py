@@ -69,10 +69,11 @@ def _discard(lock):
 # %% ../nbs/io.ipynb #io-clr-2
 def clear_unfinished(
     folder:str|Path, # Folder that killed processes were writing in
-    name:str='*', # Clear only what was to become this file or folder
+    name:str=None, # Clear only what was to become this file or folder (default: everything)
 ):
     "Remove the hidden files and folders that killed processes left."
-    for lock in Path(folder).glob(f'.{name}.????????~') if fcntl else ():
+    pattern = f".{glob.escape(name) if name else '*'}.????????~"
+    for lock in Path(folder).glob(pattern) if fcntl else ():
         try:
             with lock.open('r+b') as f:
                 fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,7 +88,7 @@ def check_new(
 )->Path: # `path` as a `Path`
     "Raise `OSError` if `path` already holds something, or cannot be written; clear what a killed process left there."
     path = Path(path)
-    clear_unfinished(path.resolve().parent, glob.escape(path.resolve().name))
+    clear_unfinished(path.resolve().parent, path.resolve().name)
     if folder and path.is_file():
         raise FileExistsError(f'{path} is a file, not a folder: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
@@ -205,6 +206,7 @@ def _plain_number(text):
 # %% ../nbs/io.ipynb #9f0d2c12
 def json_object(
     path:str|Path, # File to read
+    kind:type=dict, # What it must hold; `object` for anything
     most:int=2**24, # Largest number of bytes to read
 )->dict: # What it holds
     "Read a JSON object; raise `ValueError` or `OSError` that names the file."
@@ -216,5 +218,5 @@ def json_object(
         res = json.loads(data.decode(), **dict.fromkeys(('parse_int', 'parse_float', 'parse_constant'), _plain_number))
         json.dumps(res, ensure_ascii=False).encode() # nobody can write half a surrogate pair again
     except (ValueError, RecursionError) as e: raise ValueError(f'{path} is not JSON: {e}') from None
-    if isinstance(res, dict): return res
+    if isinstance(res, kind): return res
     raise ValueError(f'{path} holds a {type(res).__name__}, not a JSON object')

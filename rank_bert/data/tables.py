@@ -16,7 +16,7 @@ import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
 from ..checks import check_fraction
-from ..io import new_file
+from ..io import json_object, new_file
 
 # %% ../../nbs/data/tables.ipynb #0e540d5c
 def _file_bytes(path):
@@ -98,7 +98,9 @@ def read_csv(
         for row in reader:
             if row: rows[start] = row
             start = reader.line_num + 1
-    except csv.Error as e: raise ValueError(f'{path}, line {start}: {e}') from None
+    except csv.Error as e:
+        raise ValueError(f'{path}, line {start}: {e} (put quotation marks around each field that has a quotation mark, '
+                         'a comma or a line end)') from None
     if not rows: raise ValueError(f'{path} is empty')
     return _string_frame(path, rows)
 
@@ -188,6 +190,12 @@ def read_file(
     return READERS[path.suffix.lower()](path)
 
 # %% ../../nbs/data/tables.ipynb #bdad26b5
+def _is_whole(stream):
+    "Does an Arrow stream end where its file does, with the mark of its end?"
+    with pa.memory_map(str(stream)) as f:
+        pa.ipc.open_stream(f).read_all()
+        return f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4)
+
 def load_saved(
     folder:str|Path, # Folder written by `save_to_disk`
 )->Dataset|DatasetDict:
@@ -200,10 +208,12 @@ def load_saved(
     try:
         for f in records:
             there = {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
-            record = _parse_json(_file_text(f), f)
-            names = record['splits'] if f.stem == 'dataset_dict' else [o['filename'] for o in record.get('_data_files', ())]
-            if bad := [o for o in names if o not in there]:
-                raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
+            record = json_object(f)
+            files = [o['filename'] for o in record.get('_data_files', ())]
+            bad = [o for o in (record['splits'] if f.stem == 'dataset_dict' else files) if o not in there]
+            if bad: raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
+            for o in files:
+                if not _is_whole(f.parent/o): raise ValueError(f'{f.parent/o} is cut short')
         return datasets.load_from_disk(folder)
     except _BROKEN as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
 

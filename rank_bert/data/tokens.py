@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tokens.html.md"""
 __all__ = ['TokenizedTexts', 'cache_folder', 'tokens_key', 'tokenize_cached', 'TextItems', 'split_pairs', 'encode_texts']
 
 # %% ../../nbs/data/tokens.ipynb #93d7b6e1
-import hashlib, json, os, zipfile, zlib
+import hashlib, json, os, struct, zipfile, zlib
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
 from fastcore.basics import patch, store_attr
@@ -102,13 +102,22 @@ def _save_tokens(tt, path):
         with new_file(path) as f: np.savez(f, ids=tt.ids, starts=tt.starts, **types)
     except OSError: pass
 
-def _load_tokens(path, n):
+_DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError, ArithmeticError, RuntimeError,
+            SyntaxError, struct.error, zipfile.BadZipFile, zlib.error) # what `zipfile` and NumPy raise
+
+def _load_tokens(path, n, tokenizer, max_length):
     "Read the tokens of `n` texts from `path`, or None."
+    if not path.is_file(): return None
     try:
-        with np.load(path, allow_pickle=False) as f:
-            tt = TokenizedTexts(f['ids'], f['starts'], f['types'] if 'types' in f else None)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error): return None
-    return tt if len(tt) == n and tt.starts[-1] == len(tt.ids) else None
+        with np.load(path, allow_pickle=False) as f: tt = TokenizedTexts(f['ids'], f['starts'], f.get('types'))
+    except _DAMAGED: return None
+    if tt.ids.dtype.kind + tt.starts.dtype.kind != 'ii' or tt.starts.shape != (n + 1,): return None
+    shape, within = (tt.starts[-1],), lambda o, most: 0 <= o.min(initial=0) and o.max(initial=0) <= most
+    typed = 'token_type_ids' in tokenizer.model_input_names
+    sound = (tt.ids.shape == shape and tt.starts[0] == 0 and within(tt.lengths, max_length)
+             and within(tt.ids, len(tokenizer) - 1) and typed == (tt.types is not None)
+             and (not typed or tt.types.shape == shape and tt.types.dtype == np.uint8))
+    return tt if sound else None
 
 # %% ../../nbs/data/tokens.ipynb #0e231023
 def tokenize_cached(
@@ -130,11 +139,11 @@ def tokenize_cached(
         raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
     least = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + (1 if pairs is None else 2)
     check_count(max_length, 'max_length', least, tokenizer.model_max_length)
-    if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
-    path = cache_folder()/f'{tokens_key(tokenizer, texts, pairs, max_length)}.npz'
-    res = _load_tokens(path, len(texts))
-    if res is None:
-        _save_tokens(res := TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress), path)
+    path = cache_folder()/f'{tokens_key(tokenizer, texts, pairs, max_length)}.npz' if cache else None
+    res = _load_tokens(path, len(texts), tokenizer, max_length) if cache else None
+    if res is not None: return res
+    res = TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
+    if cache: _save_tokens(res, path)
     return res
 
 # %% ../../nbs/data/tokens.ipynb #fba9347a

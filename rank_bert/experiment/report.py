@@ -8,32 +8,38 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/report.html.md"""
 __all__ = ['read_sweep', 'plot_scores', 'rank_table', 'cautions', 'headline', 'report']
 
 # %% ../../nbs/experiment/report.ipynb #80392204
-import html, io, json, re, warnings
+import io, re, warnings
 from datetime import datetime
 from pathlib import Path
 
 import matplotlib as mpl, numpy as np, pandas as pd
+from fastcore import xml as H
 from matplotlib.figure import Figure
 
-from .store import Store, read_record, short_names, summarize
-from ..io import new_file
+from .page import html_page
+from .store import COLUMNS, Store, read_record, short_names, summarize
 from ..models.anatomy import ROLES
 
 # %% ../../nbs/experiment/report.ipynb #e2424c3d
 _RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
+_BY = ['task', 'model', 'method', 'allocator']
+_NUMBERS = ('seed budget kept score encoder_params total_params flops_per_token latency_ms seconds lr '
+            'majority_baseline').split()
 
 def _read_table(f):
     "Read `results.csv`; raise `ValueError` if it has no runs or was cut short."
-    try: df = pd.read_csv(f, dtype=dict.fromkeys(('task', 'model', 'run'), str))
+    try: df = pd.read_csv(f, dtype=str).rename(columns=dict(chance='majority_baseline')) # its name in earlier versions
     except pd.errors.EmptyDataError: df = pd.DataFrame()
-    except (pd.errors.ParserError, UnicodeDecodeError) as e:
-        raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
+    except ValueError as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
     if not len(df): raise ValueError(f'{f} has no runs')
     if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns):
         raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
-    for i, o in enumerate(df.run):
-        if not Store.is_run_file(o): raise ValueError(f'{f} is cut short or damaged at run {i + 1}: {_RESTART}')
-    return df.rename(columns=dict(chance='majority_baseline')) # its name in earlier versions
+    df = df.reindex(columns=COLUMNS)
+    for c in _NUMBERS: df[c] = pd.to_numeric(df[c], errors='coerce').astype(float).where(lambda o: o.abs() < 1e18)
+    whole = df.run.map(Store.is_run_file) & df[_BY + ['status', 'seed', 'budget']].notna().all(axis=1)
+    whole &= (df.status != 'done') | (df[['metric', 'kept']].notna().all(axis=1) & df.score.abs().fillna(0).le(1))
+    if whole.all(): return df.astype(dict(seed=int))
+    raise ValueError(f'{f} is cut short or damaged at run {whole.argmin() + 1}: {_RESTART}')
 
 # %% ../../nbs/experiment/report.ipynb #c2727f93
 def read_sweep(
@@ -49,7 +55,7 @@ def read_sweep(
     df = _read_table(f)
     late = [o for o in store.left_out(df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
     if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_RESTART}')
-    records = {o: read_record(p) for o in df.run if (p := store.folder/'runs'/o).is_file()}
+    records = {o: read_record(p) for o in df.run if (p := store.folder/'runs'/o).exists()}
     return df, {k: r for k, r in records.items() if r}
 
 # %% ../../nbs/experiment/report.ipynb #690bb179
@@ -104,7 +110,8 @@ def plot_scores(
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.08, lw=0)
     baseline, name = _baseline(summary)
     if _baseline_is_near(summary): ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
-    ax.set(xlabel="fraction kept of the encoder's linear weights", ylabel=str(summary.metric.iloc[0]).replace('_', ' '))
+    ax.set(xlabel="fraction kept of the encoder's linear weights")
+    ax.set_ylabel(str(summary.metric.iloc[0]).replace('_', ' '), parse_math=False)
     _scale_kept(ax, summary)
     return ax
 
@@ -117,8 +124,8 @@ _STYLE = {'svg.fonttype': 'none', 'text.color': _INK, 'axes.edgecolor': _GRID, '
 _SVG_TAG = r'<svg \1 xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
 _SVG_CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # what identifies the drawing, not the page
                 (r'^<svg[^>]*?(viewBox="[^"]*")[^>]*>', _SVG_TAG),
-                (r"font: [^;\"]*?([\d.]+px) [^;\"]*", r'font-size: \1'),
-                (r'font-family: [^;"]*;? ?', '')] # the page's own font
+                (r'style="font: [^;"]*?([\d.]+px) [^;"]*', r'style="font-size: \1'),
+                (r'(style="[^"]*?)font-family: [^;"]*;? ?', r'\1')] # the page's own font
 
 # %% ../../nbs/experiment/report.ipynb #79310fb9
 def _svg(draw, size=(5.4, 3.4), label=''):
@@ -130,8 +137,8 @@ def _svg(draw, size=(5.4, 3.4), label=''):
         fig.savefig(out, format='svg', transparent=True, metadata=dict(Date=None, Creator=None, Format=None, Type=None))
     svg = out.getvalue()[out.getvalue().index('<svg'):]
     for old, new in _SVG_CHANGES: svg = re.sub(old, new, svg, flags=re.S)
-    svg = svg.replace('<svg ', f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
-    return svg.replace(_INK, 'var(--soft)').replace(_GRID, 'var(--line)')
+    svg = H.Safe(svg.replace(_INK, 'var(--soft)').replace(_GRID, 'var(--line)'))
+    return H.Div(svg, role='img', aria_label=label)
 
 # %% ../../nbs/experiment/report.ipynb #14a2c352
 def rank_table(
@@ -149,22 +156,21 @@ def _heat_cell(r):
     "One cell of a heat map, with a tooltip."
     over, text, tip = r.over > 0, 'dense', 'dense'
     if r.dense < 1:
-        text = f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('&#8593;' if over else '')
+        text = f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('↑' if over else '')
         tip = f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
         if r.dense: tip += f', dense for {100*r.dense:.0f} % of the seeds'
-    mark = ' class="over"' if over else ''
-    return f'<td{mark} style="--s:{r["rank"]/r.full:.3f}" title="layer {r.layer}, {r.role}: {tip}">{text}</td>'
+    return H.Td(text, cls='over' if over else None, style=f"--s:{r['rank']/r.full:.3f}",
+                title=f'layer {r.layer}, {r.role}: {tip}')
 
 # %% ../../nbs/experiment/report.ipynb #8331c059
 def _heat_map(t, title):
     "A heat map of one rank table."
     roles = [o for o in t.role.cat.categories if o in set(t.role)]
-    head = ''.join(f'<th scope="col">{html.escape(o).replace("_", " ")}</th>' for o in roles)
     cells = {(r.layer, r.role): _heat_cell(r) for _, r in t.iterrows()}
-    row = lambda l: f'<tr><th scope="row">{l}</th>' + ''.join(cells.get((l, o), '<td></td>') for o in roles) + '</tr>'
-    body = ''.join(map(row, sorted(set(t.layer))))
-    return (f'<figure class="heat"><figcaption>{title}</figcaption><table><thead><tr><th>layer</th>{head}</tr></thead>'
-            f'<tbody>{body}</tbody></table></figure>')
+    row = lambda l: H.Tr(H.Th(l, scope='row'), *(cells.get((l, o), H.Td()) for o in roles))
+    head = H.Tr(H.Th('layer'), *(H.Th(o.replace('_', ' '), scope='col') for o in roles))
+    table = H.Table(H.Thead(head), H.Tbody(*map(row, sorted(set(t.layer)))))
+    return H.Figure(H.Figcaption(*title), table, cls='heat')
 
 # %% ../../nbs/experiment/report.ipynb #cb2f2383
 def _big(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
@@ -173,9 +179,9 @@ def _seconds(x): return f'{x:.1f} s' if x < 100 else f'{x/60:.1f} min'
 def _score(x): return 'undefined' if pd.isna(x) else f'{x:.3f}'
 
 # %% ../../nbs/experiment/report.ipynb #9f048c2c
-_SPREAD = '&plusmn; {:.4f}'.format
+_SPREAD = '± {:.4f}'.format
 _FORMATS = dict(kept=_percent, flops=_percent, of_dense=_percent, encoder_params=_big, total_params=_big,
-                flops_per_token=_big, latency_ms='{:.2f} ms'.format, speedup='{:.2f}&times;'.format,
+                flops_per_token=_big, latency_ms='{:.2f} ms'.format, speedup='{:.2f}×'.format,
                 score='{:.4f}'.format, change='{:+.4f}'.format, sd=_SPREAD, change_sd=_SPREAD, seconds=_seconds,
                 budget='{:g}'.format, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
@@ -185,26 +191,22 @@ _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_para
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _model_name(model, names):
     "The short name of a model, and all of it as a tooltip."
-    return f'<span title="{html.escape(model)}">{html.escape(names.get(model, model))}</span>'
+    return H.Span(names.get(model, model), title=model)
 
 def _td(column, value, names={}):
     "One cell of a table, with the value that it sorts by."
-    if pd.isna(value): return '<td class="n" data-v="">&ndash;</td>'
-    if not isinstance(value, str):
-        return f'<td class="n" data-v="{float(value):.10g}">{_FORMATS.get(column, "{:g}".format)(value)}</td>'
-    shown = _model_name(value, names) if column == 'model' else html.escape(value)
-    return f'<td data-v="{html.escape(value)}">{shown}</td>'
+    if pd.isna(value): return H.Td('–', cls='n', data_v='')
+    if isinstance(value, str): return H.Td(_model_name(value, names) if column == 'model' else value, data_v=value)
+    return H.Td(_FORMATS.get(column, '{:g}'.format)(value), cls='n', data_v=f'{float(value):.10g}')
 
 # %% ../../nbs/experiment/report.ipynb #8e718b65
 def _sortable(df, names):
     "A table that you sort by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     kind = lambda c: 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
-    head = ''.join(f'<th scope="col" class="{kind(c)}"><button>{_TITLES.get(c, c)}</button></th>' for c in df)
-    body = ''.join('<tr>' + ''.join(_td(c, v, names) for c, v in zip(df, r)) + '</tr>'
-                   for r in df.itertuples(index=False))
-    return (f'<div class="scroll"><table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-            '</div>')
+    head = (H.Th(H.Button(_TITLES.get(c, c)), scope='col', cls=kind(c)) for c in df)
+    body = (H.Tr(*(_td(c, v, names) for c, v in zip(df, r))) for r in df.itertuples(index=False))
+    return H.Div(H.Table(H.Thead(H.Tr(*head)), H.Tbody(*body), cls='sortable'), cls='scroll')
 
 # %% ../../nbs/experiment/report.ipynb #f984b3f2
 def _cautions_of(name, g):
@@ -240,6 +242,9 @@ def cautions(
         res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
+    if n := int(done.score.isna().sum()):
+        res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
+                   'predictions: no mean counts it, and no plot shows it.')
     if n := int((df.status == 'failed').sum()):
         res.append(f'{n} of {len(df)} runs failed: you find them below, and the next start tries them again.')
     if others:
@@ -252,61 +257,56 @@ def cautions(
 
 # %% ../../nbs/experiment/report.ipynb #8cbabe81
 def _score_and_spread(r):
-    return _score(r.score) + (f' &plusmn; {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
+    return _score(r.score) + (f' ± {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
 
 def _describe(r):
     "One compressed model in a few words."
-    how = f'{html.escape(r.method)}, {html.escape(r.allocator)}'
-    return (f'<b>{_percent(r.kept)}</b> kept by {how}, at {_score_and_spread(r)}, {_percent(r.flops)} of the FLOPs, '
-            f'{r.speedup:.2f}&times; the speed')
+    return (H.B(_percent(r.kept)), f' kept by {r.method}, {r.allocator}, at {_score_and_spread(r)}, '
+            f'{_percent(r.flops)} of the FLOPs, {r.speedup:.2f}× the speed')
 
 # %% ../../nbs/experiment/report.ipynb #f41652f2
 def headline(
     summary:pd.DataFrame, # From `summarize`, one task and model
     loss:float=0.01, # How much of the score you may lose
-)->str: # HTML
+): # Paragraph, an element of `fastcore.xml`
     "Say in a sentence how small the model can be at nearly the dense score."
     dense, small = (summary[(summary.method == 'dense') == o] for o in (True, False))
-    if not len(dense): return 'The dense model was not measured.'
+    if not len(dense): return H.P('The dense model was not measured.')
     d, (baseline, what) = dense.iloc[0], _baseline(dense)
-    text = f'Dense {html.escape(str(d.metric).replace("_", " "))} <b>{_score_and_spread(d)}</b>. '
+    text = H.P(f"Dense {str(d.metric).replace('_', ' ')} ", H.B(_score_and_spread(d)), '. ')
     small = small[small.kept < d.kept]
     if not len(small): return text
     if not _beats(d.score, d.sd, baseline, loss):
-        return text + f'That is hardly better than {what} ({baseline:.3f}), so there is nothing to lose.'
+        return text(f'That is hardly better than {what} ({baseline:.3f}), so there is nothing to lose.')
     good = small[small.score >= d.score - loss].sort_values('kept')
-    if len(good): return text + f'The smallest model within {loss:g} of it: {_describe(good.iloc[0])}.'
-    best = small.sort_values('score').iloc[-1]
-    return text + f'No compressed model stays within {loss:g} of it; the best: {_describe(best)}.'
+    if len(good): return text(f'The smallest model within {loss:g} of it: ', *_describe(good.iloc[0]), '.')
+    best = small.sort_values('score', na_position='first').iloc[-1]
+    return text(f'No compressed model stays within {loss:g} of it; the best: ', *_describe(best), '.')
 
 # %% ../../nbs/experiment/report.ipynb #ac26522a
-def _panel_title(task, model, names):
-    return f'{html.escape(task)} <span class="soft">&middot;</span> {_model_name(model, names)}'
+def _soft(text): return H.Span(text, cls='soft')
+def _panel_title(task, model, names): return f'{task} ', _soft('·'), ' ', _model_name(model, names)
 
 def _bands(summary):
     "Explain the bands, if there are any."
     if not (summary.seeds > 1).any(): return ''
-    return ('<p class="soft">Means over seeds. The bands are one standard deviation: of the score for the dense model, '
-            'and of the change from the dense model of the same seed for the others.</p>')
+    return H.P('Means over seeds. The bands are one standard deviation: of the score for the dense model, and of the '
+               'change from the dense model of the same seed for the others.', cls='soft')
 
 # %% ../../nbs/experiment/report.ipynb #415defd5
 def _scores_section(summary, names):
     "The panels of scores, with one legend."
     colours, groups = _series(summary), list(summary.groupby(['task', 'model'], sort=False))
-    key = ''.join(f'<span><i style="background:{c}"></i>{html.escape(m)}, {html.escape(a)}</span>'
-                  for (m, a), c in colours.items())
-    key += '<span><i class="dash"></i>dense</span>'
     near = dict.fromkeys(_baseline(g)[1] for _, g in groups if _baseline_is_near(g))
-    if near: key += f'<span><i class="dot"></i>{", or ".join(near)}</span>'
+    key = [H.Span(H.I(style=f'background:{c}'), f'{m}, {a}') for (m, a), c in colours.items()]
+    key += [H.Span(H.I(cls='dash'), 'dense')] + [H.Span(H.I(cls='dot'), ', or '.join(near))]*bool(near)
     def panel(task, model, g):
         svg = _svg(lambda ax: plot_scores(g, ax, colours, _INK), label=f'score of {model} on {task} by fraction kept')
-        return f'<article><h3>{_panel_title(task, model, names)}</h3>{svg}<p>{headline(g)}</p></article>'
-    panels = ''.join(panel(*o, g) for o, g in groups)
-    return (f'<h2>Score by fraction kept</h2><div class="key">{key}</div>{_bands(summary)}'
-            f'<div class="panels">{panels}</div>')
+        return H.Article(H.H3(*_panel_title(task, model, names)), svg, headline(g))
+    return (H.H2('Score by fraction kept'), H.Div(*key, cls='key'), _bands(summary),
+            H.Div(*(panel(*o, g) for o, g in groups), cls='panels'))
 
 # %% ../../nbs/experiment/report.ipynb #b83c0e07
-_BY = ['task', 'model', 'method', 'allocator']
 _RANKS_NOTE = ('The number is the rank (mean over seeds), the shade its fraction of the full rank. An arrow marks a '
                'factorised layer at or above break-even, which is no smaller than the dense one; a star marks one that '
                'is dense for some of the seeds.')
@@ -317,13 +317,12 @@ def _ranks_section(df, records, names):
     mapped = [k for k, r in records.items() if 'map' in r]
     small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(mapped)]
     for (task, model, method, allocator), g in small.groupby(_BY, sort=False):
-        title = lambda b, h: f'budget {b:g} <span class="soft">({_percent(h.kept.mean())} kept)</span>'
-        maps = ''.join(_heat_map(rank_table([records[o] for o in h.run]), title(b, h))
-                       for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0]))
-        how = f'<span class="soft">&middot;</span> {html.escape(method)}, {html.escape(allocator)}'
-        folds.append(f'<details{"" if folds else " open"}><summary>{_panel_title(task, model, names)} {how}</summary>'
-                     f'<div class="heats">{maps}</div></details>')
-    return f'<h2>Rank of every layer</h2><p class="soft">{_RANKS_NOTE}</p>' + ''.join(folds) if folds else ''
+        title = lambda b, h: (f'budget {b:g} ', _soft(f'({_percent(h.kept.mean())} kept)'))
+        maps = [_heat_map(rank_table([records[o] for o in h.run]), title(b, h))
+                for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0])]
+        what = H.Summary(*_panel_title(task, model, names), ' ', _soft('·'), f' {method}, {allocator}')
+        folds.append(H.Details(what, H.Div(*maps, cls='heats'), open=not folds))
+    return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
 def _tables_section(df, summary, names):
@@ -333,22 +332,21 @@ def _tables_section(df, summary, names):
                'speedup', 'seeds']
     per_run = [*_BY, 'budget', 'seed', 'kept', 'score', 'encoder_params', 'flops_per_token', 'latency_ms', 'seconds']
     runs = df[df.status == 'done'][per_run]
-    return ('<h2>Numbers</h2><p class="soft">Means over seeds. Click a heading to sort.</p>'
-            + _sortable(summary[columns], names)
-            + f'<details><summary>All {len(runs)} runs</summary>{_sortable(runs, names)}</details>'
-            + _failed_section(df, names))
+    return (H.H2('Numbers'), H.P('Means over seeds. Click a heading to sort.', cls='soft'),
+            _sortable(summary[columns], names),
+            H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)), *_failed_section(df, names))
 
 def _failed_section(df, names):
     "The runs that failed, with their errors."
     failed = df[df.status == 'failed']
-    return f'<h2>Failed runs</h2>{_sortable(failed[[*_BY, "budget", "seed", "error"]], names)}' if len(failed) else ''
+    return (H.H2('Failed runs'), _sortable(failed[[*_BY, 'budget', 'seed', 'error']], names)) if len(failed) else ()
 
 # %% ../../nbs/experiment/report.ipynb #d44d3a7d
 def _distinct(values):
     "One value as it is, several as a list."
     show = lambda v: '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)
     shown = list(dict.fromkeys(map(show, values)))
-    return html.escape(', '.join(shown[:8]) + (' ...' if len(shown) > 8 else ''))
+    return ', '.join(shown[:8]) + (' ...' if len(shown) > 8 else '')
 
 # %% ../../nbs/experiment/report.ipynb #98430078
 def _settings(df, records):
@@ -366,90 +364,11 @@ def _settings(df, records):
 # %% ../../nbs/experiment/report.ipynb #161fe9ac
 def _settings_section(df, records, names):
     "Origin of the weights, settings and machine."
-    origin = ''.join(f'<dt>{_model_name(m, names)}</dt><dd>{_distinct(g.dropna().unique())}</dd>'
-                     for m, g in df.groupby('model').weights_from)
-    pairs = ''.join(f'<dt>{k}</dt><dd>{v}</dd>' for k, v in _settings(df, records).items()) if records else ''
-    settings = f'<h2>Settings</h2><dl>{pairs}</dl>' if pairs else ''
-    return f'<h2>Where the weights came from</h2><dl>{origin}</dl>{settings}'
-
-# %% ../../nbs/experiment/report.ipynb #44cb5cee
-_CSS = '''
-:root { color-scheme: light dark; --bg: #f6f7fa; --card: #ffffff; --ink: #1b2130; --soft: #5c6578;
-  --line: #e2e5ec; --accent: #2f6fdb;
-  --hue: 47, 111, 219; --span: .6; --warn-bg: #fff6e0; --warn: #7a5200; --warn-line: #edd9a3; }
-@media (prefers-color-scheme: dark) { :root { --bg: #12151c; --card: #1a1f29; --ink: #e6e9f0; --soft: #9aa4b8;
-  --line: #2c3341; --accent: #7aa8f5;
-  --hue: 70, 125, 225; --span: .8; --warn-bg: #2b2413; --warn: #ecca7b; --warn-line: #574823; } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--bg); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif }
-main { max-width: 1200px; margin: 0 auto; padding: 2.2rem 1.2rem 4rem }
-h1 { font-size: 1.9rem; margin: 0; letter-spacing: -.02em } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem }
-h3 { font-size: 1rem; margin: 0 0 .4rem }
-.soft, header p { color: var(--soft) } header p { margin: .3rem 0 0 } p.soft { margin: 0 0 .8rem }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
-.facts div, article, details, .scroll, dl { background: var(--card); border: 1px solid var(--line);
-  border-radius: 10px }
-.facts div { padding: .7rem 1rem }
-.facts b { display: block; font-size: 1.35rem; line-height: 1.3; font-variant-numeric: tabular-nums }
-.facts span { color: var(--soft); font-size: .85rem }
-.warn { background: var(--warn-bg); color: var(--warn); border: 1px solid var(--warn-line); border-radius: 10px;
-  padding: .7rem 1rem .7rem 2.2rem; margin: 1rem 0 }
-.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem }
-article { padding: 1rem 1.2rem }
-article svg { display: block; width: 100%; max-width: 38rem; height: auto; margin: 0 auto }
-article p { margin: .6rem 0 0; font-size: .92rem }
-.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; color: var(--soft);
-  margin-bottom: .7rem }
-.key i { display: inline-block; width: 1.6rem; height: 3px; border-radius: 2px; vertical-align: middle;
-  margin-right: .45rem }
-.key i.dash, .key i.dot { height: 0; border-top: 2px dashed var(--soft); border-radius: 0 }
-.key i.dot { border-top-style: dotted }
-details { padding: .2rem 1.1rem; margin: .8rem 0 } details[open] { padding-bottom: 1rem }
-summary { cursor: pointer; font-weight: 600; padding: .55rem 0 }
-details .scroll { border: 0 }
-.heats { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem } .heat { margin: 0; overflow-x: auto }
-.heat figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .3rem }
-.heat table { border-collapse: separate; border-spacing: 2px; font-size: .8rem; font-variant-numeric: tabular-nums }
-.heat th { font-weight: 400; color: var(--soft); padding: .1rem .35rem; vertical-align: bottom }
-.heat thead th { max-width: 4.6rem; line-height: 1.15 } .heat tbody th { vertical-align: middle }
-.heat td { min-width: 3.3rem; height: 1.9rem; text-align: center; border-radius: 4px;
-  background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
-.heat td.over { outline: 2px solid var(--warn); outline-offset: -2px }
-.scroll { overflow-x: auto }
-.sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
-.sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap;
-  border-bottom: 1px solid var(--line) }
-.sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
-.sortable th:first-child, .sortable td:first-child { padding-left: .9rem }
-.sortable th:last-child, .sortable td:last-child { padding-right: .9rem }
-.sortable tbody tr:last-child td { border-bottom: 0 }
-.sortable tbody tr:hover { background: rgba(var(--hue), .07) } .sortable .n { text-align: right }
-.sortable button { all: unset; cursor: pointer; font-weight: 600; color: var(--soft) }
-.sortable button:hover, .sortable button:focus-visible { color: var(--accent) }
-.sortable th[aria-sort] button::after { content: " \\2191" }
-.sortable th[aria-sort=descending] button::after { content: " \\2193" }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.4rem; padding: .8rem 1.1rem; margin: 0;
-  font-size: .92rem } dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
-footer { color: var(--soft); font-size: .85rem; margin-top: 2.5rem }
-@media (max-width: 600px) { main { padding: 1.4rem .8rem 3rem } dl { grid-template-columns: 1fr }
-dd { margin-bottom: .4rem } }
-@media print { body { background: #fff } details { break-inside: avoid } }
-'''
-
-# %% ../../nbs/experiment/report.ipynb #8df3fd5f
-_JS = '''
-for (const table of document.querySelectorAll('table.sortable'))
-  for (const [i, th] of [...table.tHead.rows[0].cells].entries()) th.firstChild.onclick = () => {
-    const down = th.getAttribute('aria-sort') === 'ascending', value = r => r.cells[i].dataset.v;
-    const n = v => v === '' ? -Infinity : Number(v);
-    for (const o of table.tHead.rows[0].cells) o.removeAttribute('aria-sort');
-    th.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const rows = [...table.tBodies[0].rows], numeric = rows.every(r => value(r) === '' || !isNaN(value(r)));
-    const order = (a, b) => numeric ? n(value(a)) - n(value(b)) : value(a).localeCompare(value(b));
-    rows.sort((a, b) => (down ? -1 : 1) * order(a, b)).forEach(r => table.tBodies[0].append(r));
-  };
-'''
+    origin = [o for m, g in df.groupby('model').weights_from
+              for o in (H.Dt(_model_name(m, names)), H.Dd(_distinct(g.dropna().unique())))]
+    pairs = [o for k, v in _settings(df, records).items() for o in (H.Dt(k), H.Dd(v))] if records else []
+    settings = (H.H2('Settings'), H.Dl(*pairs)) if pairs else ()
+    return H.H2('Where the weights came from'), H.Dl(*origin), *settings
 
 # %% ../../nbs/experiment/report.ipynb #4f4534b7
 _SINGULAR = {'runs finished': 'run finished', 'ways to compress': 'way to compress', 'of computing': 'of computing'}
@@ -461,28 +380,21 @@ def _facts(df):
     facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'),
              (df.seed.nunique(), 'seeds'), (ways, 'ways to compress'), (_seconds(done.seconds.sum()), 'of computing')]
     name = lambda v, k: _SINGULAR.get(k, k[:-1]) if v == 1 else k
-    boxes = ''.join(f'<div><b>{v}</b><span>{name(v, k)}</span></div>' for v, k in facts)
-    return f'<div class="facts">{boxes}</div>'
+    return H.Div(*(H.Div(H.B(v), H.Span(name(v, k))) for v, k in facts), cls='facts')
 
 # %% ../../nbs/experiment/report.ipynb #05649426
 def _page(df, records, title, others):
     "The whole page."
-    notes = ''.join(f'<li>{html.escape(o)}</li>' for o in cautions(df, records, others))
-    summary, names, title = summarize(df), short_names(df.model), html.escape(title)
-    parts = [_failed_section(df, names)]
-    if len(summary):
-        parts = [_scores_section(summary, names), _ranks_section(df, records, names),
-                 _tables_section(df, summary, names)]
-    models = ', '.join(_model_name(m, names) for m in sorted(set(df.model)))
-    return ('<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-            'content="width=device-width, initial-scale=1">'
-            f'<title>{title}</title><style>{_CSS}</style></head><body><main><header><h1>{title}</h1>'
-            f'<p>{html.escape(", ".join(sorted(set(df.task))))} &middot; {models}</p></header>{_facts(df)}'
-            + (f'<ul class="warn" role="note">{notes}</ul>' if notes else '') + ''.join(parts)
-            + _settings_section(df, records, names)
-            + f'<footer>Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the '
-            'same folder.</footer></main>'
-            f'<script>{_JS}</script></body></html>')
+    notes, summary, names = cautions(df, records, others), summarize(df), short_names(df.model)
+    parts = _failed_section(df, names)
+    if len(summary): parts = (_scores_section(summary, names), _ranks_section(df, records, names),
+                              _tables_section(df, summary, names))
+    models = [o for m in sorted(set(df.model)) for o in (', ', _model_name(m, names))][1:]
+    warn = H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else ''
+    return html_page(title, H.Header(H.H1(title), H.P(', '.join(sorted(set(df.task))), ' · ', *models)), _facts(df),
+                     warn, *parts, *_settings_section(df, records, names),
+                     H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ '
+                              'in the same folder.'))
 
 # %% ../../nbs/experiment/report.ipynb #a3c06f96
 def report(
@@ -492,6 +404,6 @@ def report(
     "Write a web page about a sweep."
     df, records = read_sweep(folder)
     store = Store(folder)
-    out = store.folder/'report.html'
-    with new_file(out) as tmp: tmp.write_text(_page(df, records, title, len(store.left_out(df.run))), encoding='utf-8')
-    return out
+    page = _page(df, records, title, len(store.left_out(df.run)))
+    with store.output('report.html') as tmp: tmp.write_text(page, encoding='utf-8')
+    return store.folder/'report.html'

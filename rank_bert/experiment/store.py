@@ -64,7 +64,7 @@ def run_words(
 # %% ../../nbs/experiment/store.ipynb #c70213ac
 def _file_stem(words, settings):
     "Join `words` and the hash of `settings` into a name that every file system takes."
-    return re.sub(r'[^\w.-]+', '-', '_'.join(words)) + '_' + settings_hash(settings)
+    return re.sub(r'[^\w.-]+', '-', '_'.join(words))[:180] + '_' + settings_hash(settings)
 
 def run_name(
     run:Run,

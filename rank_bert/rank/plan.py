@@ -6,11 +6,12 @@ Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 
 # %% auto #0
 __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 'check_plan', 'expand_fixed_ranks', 'plan_of',
-           'record_plan', 'apply_plan', 'to_dense']
+           'record_plan', 'quant_method', 'apply_plan', 'to_dense']
 
 # %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
 from collections.abc import Mapping
+from importlib import import_module
 import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
@@ -206,6 +207,7 @@ def record_plan(
 )->dict: # The plan that was written
     "Write the rank plan and the changed attention heads of a model into its config."
     enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
+    if plan or heads: import_module('rank_bert.rank.card') # what is saved from now on gets a card
     _own_config(enc)
     record = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
@@ -214,8 +216,10 @@ def record_plan(
     return plan
 
 # %% ../../nbs/rank/plan.ipynb #d56b7289
-def _quant_method(config):
-    "Look up by which method a model is quantised, None if it is not."
+def quant_method(
+    config, # Of a transformers model
+)->str: # None if there is none
+    "Look up by which method a model is quantised."
     q = getattr(config, 'quantization_config', None)
     return q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)
 
@@ -226,7 +230,7 @@ def apply_plan(
 )->nn.Module: # The same model
     "Factorise the layers named in `plan` by truncated SVD."
     enc = encoder_of(model)
-    if (method := _quant_method(enc.config)) not in (None, METHOD):
+    if (method := quant_method(enc.config)) not in (None, METHOD):
         raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
     with open_linears(enc):
         plan = check_plan(enc, plan)

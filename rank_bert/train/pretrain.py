@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedConfig
 from ..checks import check_count, check_positive
 from ..data.corpus import unigram_entropy
-from ..io import check_new, new_folder
+from ..io import check_new, clear_unfinished, new_folder
 from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
     quiet_transformers)
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner, warmup_linear
@@ -107,6 +107,7 @@ def _run_settings(dls, model, cbs=None, **settings):
 def _checkpoint_file(out, resume, overwrite):
     "Find where the checkpoint for `out` goes; raise `OSError` if there is none to resume, or one that would be lost."
     file, older = out.with_name(f'{out.name}.checkpoint'), out.with_name(f'{out.name}.checkpoints')
+    clear_unfinished(file.parent, file.name)
     if older.is_dir() and not overwrite:
         raise FileExistsError(f'{older} is of an unfinished run of an earlier version, which this one cannot resume: '
                               'finish it there, or overwrite to begin anew')
