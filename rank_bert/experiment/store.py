@@ -104,7 +104,7 @@ FIELDS = dict(failed=_EVERY | dict(error=check_text), done=_EVERY | dict(
     weights_from=check_text, lr=check_positive, kept=check_positive, encoder_params=check_count,
     total_params=check_count, flops_per_token=check_count, latency_ms=check_positive, metric=check_text,
     score=_check_score, metrics=partial(check_each, check=lambda value, name: None, kind=dict), map=_LAYERS,
-    majority_baseline=_check_score, seconds=_SECONDS, device=check_text, threads=check_count,
+    majority_baseline=_check_score, divergence=_SECONDS, seconds=_SECONDS, device=check_text, threads=check_count,
     versions=partial(check_each, check=check_text, kind=dict))) # status -> the fields of a record
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
@@ -115,7 +115,7 @@ def check_record(
     "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
     check_fields(record, name, dict(status=_EVERY['status']))
     if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
-    check_fields({'majority_baseline': None} | record, name, FIELDS[record['status']]) # only dense runs have one
+    check_fields({'majority_baseline': None, 'divergence': 0} | record, name, FIELDS[record['status']]) # only dense runs have the first
     if any(record['settings'].get(k, record[k]) != record[k] for k in Run._fields):
         raise ValueError(f'the settings of {name} are those of another run')
     return record
@@ -270,7 +270,7 @@ def lock(self:Store):
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
 COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params '
-           'flops_per_token latency_ms latency_batch latency_length metric score majority_baseline metrics seconds '
+           'flops_per_token latency_ms latency_batch latency_length metric score divergence majority_baseline metrics seconds '
            'lr error run').split()
 
 def _table_order(r):
@@ -293,7 +293,7 @@ _SUMMARY = dict(seeds=('score', 'count'), metric=('metric', 'first'), majority_b
                 score=('score', 'mean'), sd=('score', 'std'), change=('change', 'mean'), change_sd=('change', 'std'),
                 of_dense=('of_dense', 'mean'), kept=('kept', 'mean'), encoder_params=('encoder_params', 'mean'),
                 total_params=('total_params', 'mean'), flops=('flops', 'mean'), latency_ms=('latency_ms', 'median'),
-                speedup=('speedup', 'median'))
+                speedup=('speedup', 'median'), divergence=('divergence', 'mean'))
 
 # %% ../../nbs/experiment/store.ipynb #0f1f5a11
 def summarize(
@@ -304,7 +304,7 @@ def summarize(
     dense = r[r.method == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
     ref = lambda c: dense[c].to_numpy(dtype=float)
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), speedup=ref('latency_ms')/r.latency_ms,
-                 flops=r.flops_per_token/ref('flops_per_token'))
+                 flops=r.flops_per_token/ref('flops_per_token'), divergence=r.get('divergence', float('nan')))
     return r.groupby(_GROUP, sort=False).agg(**_SUMMARY).reset_index()
 
 # %% ../../nbs/experiment/store.ipynb #cb8de4af

@@ -80,7 +80,7 @@ Block = namedtuple('Block', 'name stages')
 
 @contextmanager
 def _hooked(hooks, before=False):
-    "Run a block with forward hooks `f(args, kwargs, output)` on some modules; `before` a module is called, without output."
+    "Run a block with hooks `f(args, kwargs, output)` on modules; `before` they are called, without output."
     see = lambda f: (lambda m, a, k: f(a, k)) if before else lambda m, a, k, out: f(a, k, out)
     add = lambda m: m.register_forward_pre_hook if before else m.register_forward_hook
     handles = [add(m)(see(f), with_kwargs=True) for m, f in hooks]
@@ -322,7 +322,7 @@ def _divergences(dense, models, batches):
     return torch.cat(found, 1)
 
 def _choose(divergences):
-    "Choose the last row that is not worse than the one chosen before by more than the standard error of the difference."
+    "Choose the last row that is not worse than the one chosen before it by more than the standard error."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
