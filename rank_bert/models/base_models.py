@@ -20,7 +20,7 @@ from fastai.torch_core import Module
 from fastcore.basics import patch
 from torch import nn
 from transformers import (AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, BertConfig,
-                          BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase)
+                          PreTrainedTokenizerBase)
 from transformers.utils import logging as hf_logging
 
 from ..checks import check_count
@@ -182,10 +182,9 @@ def _load_model(name, num_labels, overrides, **kwargs):
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
     if refit: config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
-    cls = BertForSequenceClassification if isinstance(config, BertConfig) else AutoModelForSequenceClassification
     with quiet_transformers():
-        model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit,
-                                          output_loading_info=True, **kwargs)
+        model, info = AutoModelForSequenceClassification.from_pretrained(name, config=config, dtype=torch.float32,
+            ignore_mismatched_sizes=refit, output_loading_info=True, **kwargs)
     _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
     check_finite_weights(model, name)
@@ -218,7 +217,7 @@ def get_pretrained_model(
     num_labels:int=None, # Number of labels instead of the task's; 1 means regression
     pretrained:bool=None, # True: pretrained weights, or fail; False: random; None: pretrained, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
-)->PreTrainedModel: # Sequence classifier in float32; `.weights_from` says where its weights came from
+)->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
     name, n = str(model_name), _count_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
@@ -252,7 +251,7 @@ def get_tokenizer(
 class BertWrapper(Module):
     "A fastai module around a transformers classifier: dict in, logits out."
     def __init__(self,
-        model:PreTrainedModel, # Sequence classifier
+        model:nn.Module, # Sequence classifier
     ):
         self.model = model
         self._accepted = input_names(model)
