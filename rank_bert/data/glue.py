@@ -206,9 +206,11 @@ def glue_from_hub(
     task:str, # Name of a task
 )->DatasetDict: # Its splits
     "Load a task from the hub, or from the cache of an earlier download."
-    t, there = glue_task(task), hub_reachable()
+    t, repo = glue_task(task), 'nyu-mll/glue'
+    if Path(repo).exists(): raise FileExistsError(f'datasets would take {Path(repo).resolve()} for the hub: move it')
+    there = hub_reachable()
     try:
-        with nullcontext() if there else _offline(): return datasets.load_dataset('nyu-mll/glue', t.name)
+        with nullcontext() if there else _offline(): return datasets.load_dataset(repo, t.name)
     except (OSError, ValueError) as e:
         why = 'the hub does not answer (or HF_HUB_OFFLINE is set), and the cache has no copy'
         if there: why = f'{type(e).__name__}: {e}'

@@ -81,9 +81,9 @@ def uniform(choices, capacity):
 @allocator('energy')
 def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
-    rel = {id(c): c.errors/max(c.energy, 1e-300) for c in choices}
-    pick = lambda c, t: min(len(c.ranks)-1, int((rel[id(c)] > 1-t).sum()))
-    return _last_affordable(pick, 1-np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
+    rel = {id(c): (c.errors/max(c.energy, 1e-300)).round(12) for c in choices} # equal layers, equal to the last bit
+    pick = lambda c, x: min(len(c.ranks)-1, int((rel[id(c)] > x).sum()))
+    return _last_affordable(pick, np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
 
 # %% ../../nbs/rank/allocate.ipynb #0e495fb5
 def _priced(choices, capacity):

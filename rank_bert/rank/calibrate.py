@@ -10,12 +10,14 @@ __all__ = ['fingerprint', 'rest_fingerprint', 'Calibration', 'calibrate']
 # %% ../../nbs/rank/calibrate.ipynb #dd07a0c0
 import json, warnings, zlib
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
-from ..checks import check_count, check_name
+from ..checks import check_count, check_each, check_fields, check_name, check_text
 from ..io import new_file
 from ..models.anatomy import encoder_of, family_of, linears, open_linears, parameter_parts
 from .metrics import finite_weights
@@ -199,21 +201,47 @@ def save(self:Calibration,
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
 # %% ../../nbs/rank/calibrate.ipynb #fe61b242
-@patch(cls_method=True)
-def load(cls:Calibration,
-    file, # Path of a file that `save` wrote
-):
-    "Read a calibration."
+_CRC = partial(check_count, least=0)
+
+def _check_print(value, name):
+    "Raise `ValueError` unless `value` is what `fingerprint` gives for a layer."
+    if len(check_each(value, name, _CRC)) == 3: return value
+    raise ValueError(f'{name} must be [out, in, checksum], got {value!r:.60}')
+
+_ABOUT = dict(samples=check_count, tokens=check_count, fisher=lambda v, n: v is None or check_text(v, n),
+    prints=partial(check_each, check=_check_print, kind=dict), rows=partial(check_each, check=check_count, kind=dict),
+    rest=lambda v, n: v is None or check_fields(v, n, dict.fromkeys(('embeddings', 'head', 'other'), _CRC)),
+    same=partial(check_each, check=check_text, kind=dict)) # what the header holds
+
+# %% ../../nbs/rank/calibrate.ipynb #fe61b243
+def _read_tensors(file):
+    "Read the header of a calibration and its tensors."
+    if Path(file).exists() and not Path(file).is_file(): raise ValueError(f"{file} is not a file") # a pipe has no end
     try:
         with safe_open(file, framework='pt') as f:
             about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
     except SafetensorError as e: raise ValueError(f"{file} is not a safetensors file: {e}") from None
     if about is None: raise ValueError(f"{file} is not a calibration: its header has no statistics")
-    about = json.loads(about)
-    tensors.update({k: tensors[v] for k, v in about.pop('same').items()})
-    stats = {n: {} for n in ('', *about['prints'])}
-    for k, v in tensors.items(): stats[k.partition('/')[0]][k.partition('/')[2]] = v
-    return cls(stats, words=stats.pop(''), **about)
+    for k, v in tensors.items():
+        if not torch.isfinite(v).all(): raise ValueError(f"{file}: {k} is NaN or infinite, so calibrate again")
+    try: return check_fields(dict(rows={}, rest=None)|json.loads(about), 'the header', _ABOUT), tensors
+    except (ValueError, TypeError, RecursionError) as e: raise ValueError(f"{file} is not a calibration: {e}") from None
+
+# %% ../../nbs/rank/calibrate.ipynb #fe61b244
+@patch(cls_method=True)
+def load(cls:Calibration,
+    file, # Path of a file that `save` wrote
+):
+    "Read a calibration."
+    about, tensors = _read_tensors(file)
+    stats, same = {n: {} for n in ('', *about['prints'])}, about['same']
+    try: tensors.update({k: tensors[v] for k, v in same.items()})
+    except KeyError as e: raise ValueError(f"{file} is not a calibration: it has no tensor {e}") from None
+    for k, v in tensors.items():
+        layer, _, name = k.partition('/')
+        if layer not in stats: raise ValueError(f"{file} is not a calibration: its header has no layer {layer!r:.60}")
+        stats[layer][name] = v
+    return cls(stats, words=stats.pop(''), **{k: about[k] for k in _ABOUT if k != 'same'})
 
 # %% ../../nbs/rank/calibrate.ipynb #cded70aa
 @patch

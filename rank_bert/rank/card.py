@@ -48,7 +48,7 @@ def _facts(model, folder, config):
     return {k: v for k, v in (facts | (record.get('metrics') or record.get('after') or {})).items() if v is not None}
 
 # %% ../../nbs/rank/card.ipynb #10card13
-_LINES = """<!-- rank_bert: from here -->
+_LINES = r"""<!-- rank_bert: from here -->
 ## Factorised layers
 
 rank_bert made this {kind} smaller: some of its layers are products of two thin ones.
@@ -72,7 +72,8 @@ from rank_bert.rank.plan import to_dense
 to_dense(model).save_pretrained("dense")
 ```
 
-To fine-tune it with LoRA, write `LoraConfig(target_modules="all-linear")`.
+To fine-tune it with LoRA, name the factors too: `LoraConfig(target_modules="all-linear")`, or
+`LoraConfig(target_modules=r".*\.(query|value)\.(down|up)")`.
 <!-- rank_bert: to here -->
 """
 _TASKS = {'SequenceClassification':'text-classification', 'TokenClassification':'token-classification',
