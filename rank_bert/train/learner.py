@@ -322,6 +322,15 @@ def predict(self:EncoderLearner,
     res = L(_decision(p, self.kind, self.hf_model.config.id2label) for p in probs)
     return res[0] if one else res
 
+# %% ../../nbs/train/learner.ipynb #5d1a0038
+@patch
+def get_preds(self:EncoderLearner, ds_idx=1, dl=None, with_input=False, **kwargs):
+    "Predict as `Learner.get_preds` does; if you ask for inputs, they are a table of texts."
+    if not with_input: return Learner.get_preds(self, ds_idx, dl, **kwargs)
+    dl = self.dls[ds_idx] if dl is None else dl
+    texts = dl.batch_frame(dl.dataset.batch(range(len(dl.dataset)))[:1], max_n=None)
+    return texts, *Learner.get_preds(self, ds_idx, dl, **kwargs | dict(reorder=True))
+
 # %% ../../nbs/train/learner.ipynb #ef03a39f
 @patch
 def save_pretrained(self:EncoderLearner,
