@@ -26,8 +26,7 @@ from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus,
                                    split_documents, tokenize_corpus)
 from ..models.anatomy import encoder_of, linears
-from rank_bert.models.base_models import (BertWrapper, bert_config, check_finite_weights, evaluating,
-    quiet_transformers)
+from ..models.base_models import BertWrapper, bert_config, evaluating, open_model
 from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
 from .scores import check_loss
@@ -122,10 +121,9 @@ def is_saved_model(
 def _load_mlm(folder, next_sentence):
     "Load a masked language model, and warn about weights that its folder lacks."
     cls = BertForPreTraining if next_sentence else AutoModelForMaskedLM
-    with quiet_transformers(): res, info = cls.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    res, info = open_model(cls, folder)
     if lost := sorted(info['missing_keys']):
         warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
-    check_finite_weights(res, folder)
     return res
 
 # %% ../../nbs/train/mlm.ipynb #7e87ef4e
