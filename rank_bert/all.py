@@ -26,6 +26,7 @@ from .rank.allocate import ALLOCATORS, allocate
 from .rank.batches import loss_increase
 from .rank.compress import Decomposed, compress, encoder_params, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
+from .rank.refit import refit
 from .rank.latency import measure_latency
 from .rank.heads import head_circuits, head_importance, head_report, prune_heads, truncate_heads
 

@@ -206,6 +206,7 @@ def _plain_number(text):
 # %% ../nbs/io.ipynb #9f0d2c12
 def json_object(
     path:str|Path, # File to read
+    kind:type=dict, # What it must hold; `object` for anything
     most:int=2**24, # Largest number of bytes to read
 )->dict: # What it holds
     "Read a JSON object; raise `ValueError` or `OSError` that names the file."
@@ -217,5 +218,5 @@ def json_object(
         res = json.loads(data.decode(), **dict.fromkeys(('parse_int', 'parse_float', 'parse_constant'), _plain_number))
         json.dumps(res, ensure_ascii=False).encode() # nobody can write half a surrogate pair again
     except (ValueError, RecursionError) as e: raise ValueError(f'{path} is not JSON: {e}') from None
-    if isinstance(res, dict): return res
+    if isinstance(res, kind): return res
     raise ValueError(f'{path} holds a {type(res).__name__}, not a JSON object')

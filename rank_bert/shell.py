@@ -6,11 +6,12 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
-           'say', 'if_interrupted', 'out_folder', 'model_config', 'is_classifier', 'num_labels_of', 'load_classifier',
-           'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'run_line']
+           'printable', 'say', 'if_interrupted', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for',
+           'default_source', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag',
+           'save_results', 'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
-import io, json, os, runpy, shlex, sys, tempfile, warnings
+import io, os, runpy, shlex, sys, tempfile, warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -23,6 +24,8 @@ from fastcore.basics import listify
 from fastcore.script import call_parse, is_cli, set_ctx
 
 from .checks import check_count, check_fraction, check_positive
+from .io import json_object
+from .models.folder import has_tokenizer, model_config
 
 # %% ../nbs/shell.ipynb #25334d86
 class Arg:
@@ -85,12 +88,20 @@ def command(
     res = COMMANDS[command_name(f)] = call_parse(_f)
     return res
 
+# %% ../nbs/shell.ipynb #031ce131
+def printable(
+    text, # Anything; its `str` is printed
+    keep:str='', # Control characters to leave as they are
+)->str:
+    "Escape the characters of a text that a terminal does not print."
+    return ''.join(c if c.isprintable() or c in keep else c.encode('unicode_escape').decode() for c in str(text))
+
 # %% ../nbs/shell.ipynb #031ce13c
 def say(text, **kwargs):
     "Print if a command is running."
-    if in_shell(): print(text, flush=True, **kwargs)
+    if in_shell(): print(printable(text, '\n\t'), flush=True, **kwargs)
 
-def _one_line(e): return ' '.join(str(e).split()) or type(e).__name__
+def _one_line(e): return printable(' '.join(str(e).split())) or type(e).__name__
 
 # %% ../nbs/shell.ipynb #sh-int-1
 _after_ctrl_c = ContextVar('what to say after Ctrl-C', default=lambda: '')
@@ -154,7 +165,15 @@ def _parser(f, make=script.anno_parser, **kwargs):
     p.formatter_class, p.error = _Help, lambda message: _stop(p.prog, message, 2)
     return p
 
-if Path(sys.argv[0]).name.startswith('rank-bert-'): script.anno_parser = _parser
+# %% ../nbs/shell.ipynb #14286df1
+def _open_streams():
+    "Open the standard streams that are closed."
+    for name, mode in dict(stdin='r', stdout='w', stderr='w').items():
+        if getattr(sys, name) is None: setattr(sys, name, open(os.devnull, mode))
+
+if Path(sys.argv[0]).name.startswith('rank-bert-'):
+    script.anno_parser = _parser
+    _open_streams()
 
 # %% ../nbs/shell.ipynb #5f3fe8e6
 def out_folder(
@@ -169,25 +188,12 @@ def out_folder(
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
-# %% ../nbs/shell.ipynb #3fb6c6ad
-def model_config(
-    folder:str|Path, # Folder of a saved model
-)->dict: # What its config.json holds
-    "Read the config of a model; raise `OSError` if the folder has none."
-    f = Path(folder).expanduser()/'config.json'
-    if not f.parent.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
-    if not f.is_file() and (f.parent/'adapter_config.json').is_file():
-        raise FileNotFoundError(f'{folder} holds adapters only: load_lora and merge_lora make a model of them')
-    if not f.is_file(): raise FileNotFoundError(f'{folder} has no config.json: it is not the folder of a saved model')
-    try: return json.loads(f.read_text(encoding='utf-8'))
-    except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
-
 # %% ../nbs/shell.ipynb #b580184b
 def is_classifier(
     config:dict, # From `model_config`
 )->bool:
     "Tell whether a model has a classifier."
-    return any('SequenceClassification' in o for o in config.get('architectures') or ())
+    return 'SequenceClassification' in str(config.get('architectures'))
 
 # %% ../nbs/shell.ipynb #e2ece132
 def num_labels_of(
@@ -195,9 +201,43 @@ def num_labels_of(
 )->int:
     "Count the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
-    if is_classifier(config): return len(config.get('id2label') or (0, 1))
-    kind = ', '.join(config.get('architectures') or ['unknown'])
-    raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
+    if not is_classifier(config):
+        kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
+        raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
+    labels = config.get('id2label') or (0, 1)
+    if isinstance(labels, (dict, tuple)): return len(labels)
+    raise ValueError(f'{folder}/config.json: id2label is {labels!r}, not the names of the labels')
+
+# %% ../nbs/shell.ipynb #3b826add2
+def task_for(
+    folder:str|Path, # Folder of a saved classifier
+    task:str, # GLUE task, in any spelling
+)->str: # Its plain name
+    "Raise `ValueError` unless the classifier has the number of labels of a task."
+    n = num_labels_of(folder)
+    from rank_bert.data.glue import glue_task
+    from rank_bert.models.base_models import GLUE_NUM_LABELS
+    name = glue_task(task).name
+    if n == GLUE_NUM_LABELS[name]: return name
+    raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: fine-tune it for that task')
+
+# %% ../nbs/shell.ipynb #3b826ad1
+def default_source():
+    "Where GLUE comes from if you don't say: $RANK_BERT_GLUE, or the hub."
+    return os.environ.get('RANK_BERT_GLUE') or 'hub'
+
+def check_source(
+    source:str, # 'sample', 'hub', a folder, or None for the default
+    task:str, # GLUE task, for the error
+):
+    "Raise `OSError` if a task must come from a hub that does not answer, and was never downloaded."
+    if (source or default_source()) != 'hub': return
+    from huggingface_hub.constants import HF_HOME
+    from rank_bert.io import hub_reachable
+    cache = Path(os.environ.get('HF_DATASETS_CACHE') or Path(HF_HOME)/'datasets')
+    if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return
+    raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
+                  'the sample inside the package, or --source FOLDER for the official files')
 
 # %% ../nbs/shell.ipynb #ff7dfff6
 def load_classifier(
@@ -214,11 +254,8 @@ def load_model(
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
     if is_classifier(model_config(folder)): return load_classifier(folder).model
-    from rank_bert.models.base_models import check_finite_weights
-    from transformers import AutoModel
-    model = AutoModel.from_pretrained(Path(folder).expanduser(), local_files_only=True)
-    check_finite_weights(model, folder)
-    return model
+    from rank_bert.models.base_models import get_encoder
+    return get_encoder(folder)
 
 # %% ../nbs/shell.ipynb #25e72c5f
 def load_tokenizer(
@@ -227,12 +264,11 @@ def load_tokenizer(
     optional:bool=False, # Return None if the folder has none?
 ):
     "Load the tokenizer called `tokenizer`, or else that of the model."
-    from rank_bert.models.base_models import get_tokenizer
-    try: return get_tokenizer(tokenizer or folder)
-    except FileNotFoundError:
-        if tokenizer: raise
+    if not (tokenizer or has_tokenizer(folder)):
         if optional: return None
-    raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
+        raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
+    from rank_bert.models.base_models import get_tokenizer
+    return get_tokenizer(tokenizer or folder)
 
 # %% ../nbs/shell.ipynb #f6a43cc5
 def pretrained_flag(
@@ -276,6 +312,39 @@ def read_texts(
 ):
     "Yield texts, and the lines of stdin instead of '-'."
     for o in texts: yield from _stdin_lines() if o == '-' else (o,)
+
+# %% ../nbs/shell.ipynb #239b7ab8
+def text_items(
+    texts, # Strings
+    n:int=None, # Texts of an item: 1, or 2 for a pair; as many as the first has when None
+):
+    "Yield each text, or a pair where there is a tab; all must be of one kind."
+    kinds, example = {1: 'one text', 2: 'a pair, separated by a tab'}, 'a row of its task is' if n else 'the first is'
+    for i, text in enumerate(texts, 1):
+        parts = text.split('\t')
+        n = n or min(len(parts), 2)
+        if len(parts) != n:
+            raise ValueError(f"text {i} has {len(parts)} part{'s'[:len(parts) > 1]}, but {example} {kinds[n]}")
+        yield tuple(parts) if n == 2 else text
+
+# %% ../nbs/shell.ipynb #239b7ac1
+def saved_settings(
+    folder:str|Path, # Folder of a saved model
+)->dict: # Settings of the command that wrote it, such as `task` and `source`; empty if we know none
+    "Read the settings in the `results.json` of a folder."
+    f = Path(folder).expanduser()/'results.json'
+    record = json_object(f, object) if f.exists() else {}
+    settings = record.get('settings') if isinstance(record, dict) else None # somebody else's results.json
+    return settings if isinstance(settings, dict) else {}
+
+# %% ../nbs/shell.ipynb #239b7ac3
+def text_cols(
+    folder:str|Path, # Folder of a saved model
+)->int: # 1 or 2; None if its folder does not name a task
+    "Count the texts in a row of the task that a model was fine-tuned for."
+    from rank_bert.data.glue import GLUE_TASKS
+    task = saved_settings(folder).get('task')
+    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
 # %% ../nbs/shell.ipynb #ca288896
 def run_line(

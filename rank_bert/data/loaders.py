@@ -8,12 +8,15 @@ Docs: https://rank-bert.github.io/rank_bert/data/loaders.html.md"""
 __all__ = ['length_sorted_order', 'padding_share', 'TextDL', 'TextDLs', 'make_dls', 'text_dls']
 
 # %% ../../nbs/data/loaders.ipynb #6bd08f3a
+import fastai.interpret # its general plot_top_losses has to be registered before ours
 import numpy as np, pandas as pd
 from fastai.data.core import DataLoaders
 from fastai.data.transforms import CategoryMap
+from fastai.imports import dispatch
 from fastai.text.data import SortedDL
 from fastai.torch_core import default_device, to_cpu
 from fastcore.basics import listify, merge, patch, store_attr
+from fastcore.foundation import L
 from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count
@@ -103,14 +106,15 @@ def padding(self:TextDL):
 # %% ../../nbs/data/loaders.ipynb #a80cb9dd
 @patch
 def batch_frame(self:TextDL,
-    b=None, # A batch; None for the first of the coming epoch
+    b=None, # A batch, or a tuple of a table of its texts and their labels; None for the first of the coming epoch
     out=None, # The model's decisions for it
     max_n:int=9, # Most rows
 )->pd.DataFrame: # Text columns, label, prediction
     "Make a table of a batch."
     x, *y = to_cpu(self.one_batch() if b is None else b)
     d = self.dataset
-    res = pd.DataFrame([d.decode_texts(o) for o in x['input_ids'][:max_n]], columns=d.text_cols)
+    texts = x.values if isinstance(x, pd.DataFrame) else map(d.decode_texts, x['input_ids'][:max_n])
+    res = pd.DataFrame(list(texts)[:max_n], columns=d.text_cols)
     if y: res['label'] = [d.label_name(o) for o in y[0][:max_n]]
     if out is not None: res['predicted'] = [d.label_name(o) for o in to_cpu(out)[:max_n]]
     return res
@@ -126,13 +130,52 @@ def _show_frame(df):
 @patch
 def show_batch(self:TextDL, b=None, max_n:int=9, show:bool=True, **kwargs):
     "Display the texts and labels of a batch."
-    return self.show_results(b, None, max_n, show)
+    return self._pre_show_batch(b, max_n) if not show else self.show_results(b, None, max_n)
 
 @patch
 def show_results(self:TextDL, b, out, max_n:int=9, show:bool=True, **kwargs):
     "Display the texts and labels of a batch beside the model's predictions."
-    df = self.batch_frame(b, out[0] if isinstance(out, (list, tuple)) else out, max_n)
-    return _show_frame(df) if show else df
+    out = out[0] if isinstance(out, (list, tuple)) else out
+    if show: return _show_frame(self.batch_frame(b, out, max_n))
+    return *self._pre_show_batch(b, max_n), self._pre_show_batch((b[0], out), max_n)[-1]
+
+# %% ../../nbs/data/loaders.ipynb #9550f9f4
+@patch
+def _pre_show_batch(self:TextDL, b, max_n=9):
+    "Give fastai the table of a batch, no type of label, and the rows."
+    df = self.batch_frame(b, max_n=max_n)
+    return df, None, L(df.itertuples(index=False, name=None))
+
+@dispatch
+def plot_top_losses(x:pd.DataFrame, y, samples, outs, raws, losses, **kwargs):
+    "Display texts with their losses, for `Interpretation.plot_top_losses`."
+    _show_frame(x.assign(predicted=outs.itemgot(-1), loss=losses.tolist()))
+
+@dispatch
+def tensorboard_log(x:pd.DataFrame, y, samples, outs, writer, step):
+    "Write texts and predictions, for `TensorBoardCallback`."
+    writer.add_text('predictions', x.assign(predicted=outs.itemgot(-1)).to_html(index=False), step)
+
+# %% ../../nbs/data/loaders.ipynb #9550f9f7
+@patch
+def take(self:TextItems,
+    idxs, # Numbers of rows
+)->TextItems: # These rows, in this order
+    "Take some of the items."
+    t, idxs = self.tokens, np.asarray(idxs)
+    parts = [slice(t.starts[i], t.starts[i + 1]) for i in idxs]
+    cat = lambda o: None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
+    tokens = TokenizedTexts(cat(t.ids), np.cumsum([0] + [p.stop - p.start for p in parts]), cat(t.types))
+    y = None if self.y is None else self.y[idxs]
+    return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length)
+
+class _Rows:
+    "Rows of `TextItems` by number, in the way of a pandas frame."
+    def __init__(self, items): self.iloc, self._items = self, items
+    def __getitem__(self, idxs): return self._items.take(idxs)
+
+@patch(as_prop=True)
+def items(self:TextDL): return _Rows(self.dataset)
 
 # %% ../../nbs/data/loaders.ipynb #ce0bbeaf
 class TextDLs(DataLoaders):
@@ -142,11 +185,12 @@ class TextDLs(DataLoaders):
     @property
     def multi_label(self): return getattr(self.train.dataset.y, 'ndim', 1) == 2
     def test_dl(self,
-        texts, # A text, a pair, or a list of either
+        texts, # A text, a pair, or a list of either; or `TextItems`
         bs:int=None, # Batch size; None for the validation set's
         **kwargs
-    )->TextDL: # Without labels; `get_preds` puts the results back in order
+    )->TextDL: # Without labels, unless there are some in `TextItems`; `get_preds` puts the results back in order
         "Make a loader of new texts."
+        if isinstance(texts, TextItems): return self.valid.new(texts)
         d = self.train.dataset
         texts, pairs = split_pairs(texts, len(d.text_cols))
         tok = tokenize_cached(d.tokenizer, texts, pairs, d.max_length, cache=False)

@@ -6,12 +6,13 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'is_model_folder', 'check_finite_weights', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
+           'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
            'get_wrapped_model', 'problem_type', 'evaluating', 'config_table']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
-import json, re, warnings
+import re, warnings
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -19,13 +20,16 @@ import numpy as np, pandas as pd, torch
 from fastai.torch_core import Module
 from fastcore.basics import patch
 from torch import nn
-from transformers import (AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, BertConfig,
-                          BertForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase)
+from transformers import (AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertConfig,
+                          PreTrainedConfig, PreTrainedTokenizerBase)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
 from ..checks import check_count
 from ..io import hub_reachable
 from .anatomy import held, input_names
+from .folder import (check_settings, has_tokenizer, is_model_folder, model_config, named_errors,
+                                     shorten_error, weight_bytes)
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
 def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
@@ -86,25 +90,7 @@ def quiet_transformers():
         hf_logging.set_verbosity(level)
         if bars: hf_logging.enable_progress_bar()
 
-# %% ../../nbs/models/base_models.ipynb #d43a4308
-def is_model_folder(
-    name:str|Path, # Name of a model, or folder of a saved one
-)->bool: # False for a name
-    "Tell a folder from a name; raise `OSError` for a path that holds no saved model."
-    p = Path(name).expanduser()
-    if (p/'config.json').is_file(): return True
-    if (p/'adapter_config.json').is_file():
-        raise FileNotFoundError(f'{p} holds adapters only: put them on their model with load_lora, '
-                                'or make one model of both with merge_lora')
-    if p.is_dir(): raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
-    if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
-    if str(name).startswith(('.', '/', '~')) or str(name).count('/') > 1 or '\\' in str(name):
-        raise FileNotFoundError(f'no model folder {name}')
-    return False
-
 # %% ../../nbs/models/base_models.ipynb #7e49650d
-def _shortened(e): return ' '.join(str(e).split()).split(' If this is a private repository')[0][:300]
-
 def _cached_or_hub(load, name):
     "Return `load` from the cache, or else from the hub, and where it came from; raise `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
@@ -113,35 +99,44 @@ def _cached_or_hub(load, name):
         raise OSError(f'{name!r} is neither a folder here nor in the cache, and the model hub does not answer: '
                       'pass the folder of a saved model, or try again with a connection')
     try: return load(local_files_only=False), f'hub: {name}'
-    except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {_shortened(e)}') from None
+    except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None
 
-# %% ../../nbs/models/base_models.ipynb #85c64fcd
+# %% ../../nbs/models/base_models.ipynb #85c64fcc
 _OUR_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
 
+def _settings(name, **kwargs):
+    "Read the settings of the model `name`, a folder or a name on the hub, which must be of a type we know."
+    if Path(name).is_dir(): settings, place = model_config(name), Path(name)/'config.json'
+    else:
+        settings, place = PreTrainedConfig.get_config_dict(name, **kwargs)[0], name
+        check_settings(settings, name)
+    kind = str(settings.get('model_type'))
+    if kind in _OUR_TYPES: import_module(_OUR_TYPES[kind])
+    old = 'model_type' not in settings and 'type_vocab_size' in settings
+    if old or kind in CONFIG_MAPPING.keys(): return settings, place
+    code = '; it brings code of its own (auto_map), and we run no code of a model' if 'auto_map' in settings else ''
+    raise ValueError(f'{place} describes no model that transformers knows (model_type {kind}){code}')
+
+# %% ../../nbs/models/base_models.ipynb #85c64fcd
 def _load_config(name, **kwargs):
     "Load the configuration of the model `name`, a folder or a name on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
-    try: return AutoConfig.from_pretrained(name, **kwargs)
-    except (ValueError, KeyError) as e:
-        f = Path(name)/'config.json'
-        if not f.is_file():
-            raise OSError(f'{name!r} has no configuration that transformers knows: {_shortened(e)}') from None
-    try: settings = json.loads(f.read_text(encoding='utf-8'))
-    except ValueError as e: raise ValueError(f'{f} is not JSON: {e}') from None
-    if ours := _OUR_TYPES.get(settings.get('model_type')):
-        import_module(ours)
-        return AutoConfig.from_pretrained(name, **kwargs)
-    if 'model_type' in settings or 'type_vocab_size' not in settings:
-        raise ValueError(f'{f} describes no model that transformers knows')
-    return BertConfig(**settings)
+    settings, place = _settings(name, **kwargs)
+    with named_errors(place):
+        if 'model_type' not in settings: config = BertConfig(**settings)
+        else: config = AutoConfig.from_pretrained(name, trust_remote_code=False, **kwargs)
+        odd = set(range(config.num_labels)) - set(config.id2label)
+        if odd: raise ValueError(f'label {min(odd)} has no name')
+    return config
 
 # %% ../../nbs/models/base_models.ipynb #0d73b690
 def _first_names(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
 
 def _warn_missing(model, info, name, trained_head):
     "Warn about weights that the checkpoint `name` lacks, and raise if it has none of the encoder's."
-    own = model.base_model_prefix + '.'
+    own = '' if model.base_model is model else model.base_model_prefix + '.'
     missing = sorted({*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])})
+    if not own: missing = [k for k in missing if not k.startswith('pooler.')] # a bare encoder may lack it
     lost, head = [k for k in missing if k.startswith(own)], [k for k in missing if not k.startswith(own)]
     if trained_head and head:
         warnings.warn(f"{name}: the head did not load and is RANDOM ({_first_names(head)}): "
@@ -163,7 +158,7 @@ def _warn_unused_weights(model, unexpected, name):
         warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
                       f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
-# %% ../../nbs/models/base_models.ipynb #245aaab1
+# %% ../../nbs/models/base_models.ipynb #a1finite1
 def check_finite_weights(
     model:nn.Module, # Any module
     name:str, # Where its weights come from, for the error
@@ -172,6 +167,48 @@ def check_finite_weights(
     if bad := [k for k, w in model.state_dict().items() if not w.isfinite().all()]:
         raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
                          f'({_first_names(bad)}): train it again, or find an undamaged copy')
+
+# %% ../../nbs/models/base_models.ipynb #245aaab0
+def _check_size(cls, name, config):
+    "Raise `ValueError` if a dense model of `config` has more parameters than its weights in `name` have bytes."
+    size = weight_bytes(name)
+    if getattr(config, 'quantization_config', None): return
+    build = partial(cls.from_config, trust_remote_code=False) if hasattr(cls, 'from_config') else cls
+    with named_errors(Path(name)/'config.json'), torch.device('meta'):
+        n = sum(p.numel() for p in build(config).parameters())
+    if n <= size: return
+    raise ValueError(f'{name}: config.json describes {n:,} parameters, more than its weights of {size:,} bytes hold')
+
+# %% ../../nbs/models/base_models.ipynb #245aaab1
+def open_model(
+    cls, # Such as `AutoModel`
+    name:str|Path, # Folder of a saved model, or a name
+    config=None, # Its configuration; default: what is in the folder
+    refit:bool=False, # May the head have another shape?
+    dtype=torch.float32, # Type of the weights; 'auto' for that of the file
+    **kwargs
+)->tuple: # The model, and what transformers reports: 'missing_keys', 'unexpected_keys', 'mismatched_keys'
+    "Load a model as transformers does, without running code that comes with it."
+    name = str(Path(name).expanduser())
+    config = config or _load_config(name, **kwargs)
+    if Path(name).is_dir(): _check_size(cls, name, config)
+    with named_errors(name), quiet_transformers():
+        model, info = cls.from_pretrained(name, config=config, dtype=dtype, trust_remote_code=False, weights_only=True,
+                                          ignore_mismatched_sizes=True, output_loading_info=True, **kwargs)
+    if info['mismatched_keys'] and not refit:
+        key, has, needs = min(info['mismatched_keys'])
+        raise ValueError(f'{name}: {key} has shape {tuple(has)} there, and config.json asks for {tuple(needs)}')
+    check_finite_weights(model, name)
+    return model, info
+
+# %% ../../nbs/models/base_models.ipynb #245aaab4
+def get_encoder(
+    folder:str|Path, # Folder of a saved model
+)->nn.Module: # In the type of its weights, without a head
+    "Load an encoder from its folder."
+    model, info = open_model(AutoModel, folder, dtype='auto', local_files_only=True)
+    _warn_missing(model, info, folder, False)
+    return model
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
@@ -182,13 +219,9 @@ def _load_model(name, num_labels, overrides, **kwargs):
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
     if refit: config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
-    cls = BertForSequenceClassification if isinstance(config, BertConfig) else AutoModelForSequenceClassification
-    with quiet_transformers():
-        model, info = cls.from_pretrained(name, config=config, dtype=torch.float32, ignore_mismatched_sizes=refit,
-                                          output_loading_info=True, **kwargs)
+    model, info = open_model(AutoModelForSequenceClassification, name, config, refit, **kwargs)
     _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
-    check_finite_weights(model, name)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
@@ -209,7 +242,8 @@ def _random_model(name, num_labels, overrides):
     config.weights_from = None
     if hasattr(config, 'quantization_config'): del config.quantization_config
     for k, v in overrides.items(): setattr(config, k, v)
-    return _record_origin(AutoModelForSequenceClassification.from_config(config, dtype=torch.float32), 'random')
+    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    return _record_origin(model, 'random')
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
@@ -218,7 +252,7 @@ def get_pretrained_model(
     num_labels:int=None, # Number of labels instead of the task's; 1 means regression
     pretrained:bool=None, # True: pretrained weights, or fail; False: random; None: pretrained, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
-)->PreTrainedModel: # Sequence classifier in float32; `.weights_from` says where its weights came from
+)->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
     name, n = str(model_name), _count_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
@@ -232,27 +266,25 @@ def get_pretrained_model(
         return _random_model(name, n, overrides)
 
 # %% ../../nbs/models/base_models.ipynb #922014e5
-_VOCABULARIES = ('tokenizer.json', 'vocab.txt', 'vocab.json', 'spiece.model', 'sentencepiece.bpe.model',
-                 'tokenizer_config.json')
-
 def get_tokenizer(
     model_name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
 )->PreTrainedTokenizerBase: # Fast tokenizer
     "Get the tokenizer that belongs to a model."
-    name = str(model_name)
-    if is_model_folder(name):
-        p = Path(name).expanduser()
-        if not any((p/f).is_file() for f in _VOCABULARIES):
-            raise FileNotFoundError(f'{name} has no tokenizer files: pass tokenizer=')
-        return AutoTokenizer.from_pretrained(p)
-    if name in BERT_CONFIGS: name = 'google-bert/bert-base-uncased'
-    return _cached_or_hub(lambda **kw: AutoTokenizer.from_pretrained(name, **kw), name)[0]
+    name, load = str(model_name), partial(AutoTokenizer.from_pretrained, trust_remote_code=False)
+    if not is_model_folder(name):
+        name = 'google-bert/bert-base-uncased' if name in BERT_CONFIGS else name
+        return _cached_or_hub(lambda **kw: load(name, **kw), name)[0]
+    if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass tokenizer=')
+    with named_errors(f'the tokenizer of {name}'):
+        tok = load(Path(name).expanduser(), local_files_only=True)
+        if len(tok) > len(tok.all_special_ids): return tok
+        raise ValueError(f'it has no words, only {", ".join(tok.all_special_tokens)}: is a file missing?')
 
 # %% ../../nbs/models/base_models.ipynb #d5a97c2b
 class BertWrapper(Module):
     "A fastai module around a transformers classifier: dict in, logits out."
     def __init__(self,
-        model:PreTrainedModel, # Sequence classifier
+        model:nn.Module, # Sequence classifier
     ):
         self.model = model
         self._accepted = input_names(model)

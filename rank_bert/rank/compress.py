@@ -9,7 +9,7 @@ __all__ = ['encoder_params', 'flops_per_token', 'Compression', 'Decomposed', 'sm
 
 # %% ../../nbs/rank/compress.ipynb #41855a77
 import copy, dataclasses, math, time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -23,6 +23,7 @@ from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import allocate, check_least, get_allocator, get_cost, smallest_budget
 from .latency import measure_latency
+from .refit import Refit, refit as refit_to
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
 def encoder_params(
@@ -58,6 +59,7 @@ class Compression:
     steps:int = 1 # Times it was calibrated and truncated
     seconds:float = 0. # Time it took
     embedding_rank:int = None # Rank of the word embedding, None where it is whole
+    refit:Refit = None # What the refit did, None where there was none
 
     @property
     def kept(self):
@@ -70,7 +72,8 @@ def __str__(self:Compression):
     predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
     how = f"method {self.method!r}, allocator {self.allocator!r}, predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
-        f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}")
+        f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
+        + (f"; {self.refit}" if self.refit else ''))
 
 # %% ../../nbs/rank/compress.ipynb #a0c38aaa
 def _calibration_for(method, model, data, n_samples, progress):
@@ -240,11 +243,11 @@ def _first_batches(batches, n_samples):
     return kept
 
 # %% ../../nbs/rank/compress.ipynb #9a97dac1
-def _steps_for(steps, budget, data, method):
+def _steps_for(steps, budget, data, method, refit):
     "Choose the number of steps; more than one only with batches, to calibrate before each."
     ready = isinstance(data, (Calibration, Decomposed))
     if check_count(steps, 'steps', none=True) is None:
-        return 1 if ready or not get_decomposition(method).needs else default_steps(budget)
+        return 1 if ready or refit or not get_decomposition(method).needs else default_steps(budget)
     if steps > 1 and ready:
         raise ValueError(f"{steps} steps calibrate before each: pass the batches, not a {type(data).__name__}")
     return steps
@@ -259,6 +262,15 @@ def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
+# %% ../../nbs/rank/compress.ipynb #0compr01
+def _refit(dense, small, batches, stats, n_samples, progress):
+    "Refit a compressed model, unless nothing in it is factorised."
+    if not any(small.compression.plan.values()): return small
+    if 'grad_second_moment' not in next(iter((stats or {0: {}}).values())): stats = None
+    new = refit_to(dense, small, batches, stats, n_samples=n_samples, progress=progress)
+    new.compression = dataclasses.replace(small.compression, refit=new.refit)
+    return new
+
 # %% ../../nbs/rank/compress.ipynb #b0d8abcd
 @torch.inference_mode(False)
 def compress(
@@ -270,22 +282,25 @@ def compress(
     cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or f(rank, out, in)
     fixed_ranks:dict=None, # Name, role or layer number -> rank, or None to leave dense
     multiple_of:int=1, # Propose multiples of this rank only
-    steps:int=None, # Shrink in as many steps, calibrating before each; default: `default_steps` for batches, else 1
+    refit:bool=True, # With batches: `refit` the factors, and the head, to the dense model's outputs?
+    steps:int=None, # Calibrate and shrink in as many steps; default: 1, or `default_steps` for batches without refit
     n_samples:int=1024, # Sentences to use of batches
     progress:bool=True, # Show progress bars?
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
     start = time.time()
     check_fraction(budget, 'budget')
-    steps = _steps_for(steps, budget, data, method)
+    steps = _steps_for(steps, budget, data, method, refit)
+    batches = data is not None and not isinstance(data, (Calibration, Decomposed))
     if isinstance(data, Decomposed): data.check(model, method)
     asked = _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of)
-    if steps > 1 and isinstance(data, Iterator): data = _first_batches(data, n_samples)
-    new, predicted = model, 0.
+    if batches and not isinstance(data, (list, tuple, Mapping)): data = _first_batches(data, n_samples)
+    new, predicted, stats = model, 0., None
     for k in range(steps):
         d = data if isinstance(data, Decomposed) else Decomposed(new, method, data, n_samples, progress)
-        new = d._truncated(d.plan(budget**((k + 1)/steps), **asked))
+        new, stats = d._truncated(d.plan(budget**((k + 1)/steps), **asked)), stats or d.calibration
         predicted += new.compression.predicted
+    if refit and batches: new = _refit(model, new, data, stats, n_samples, progress)
     new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
         predicted=predicted, cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
     return new

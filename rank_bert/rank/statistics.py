@@ -49,12 +49,16 @@ class Moments:
         self.sum += xw.sum(0)
         _add_gram(self.gram, x, xw)
 
+    def shifted(self):
+        "Return the mean and the second moment of the rows less `shift`, in float64."
+        k = max(self.weight, 1e-300)
+        return self.sum/k, _mirror(self.gram)/k
+
     def result(self):
         "Return mean and covariance in float32, the same tensors each time."
         if self.done is None:
-            k = max(self.weight, 1e-300)
-            m = self.sum/k
-            self.done = (m + self.shift).float(), (_mirror(self.gram)/k - m[:, None]*m).float()
+            m, second = self.shifted()
+            self.done = (m + self.shift).float(), (second - m[:, None]*m).float()
         return self.done
 
 # %% ../../nbs/rank/statistics.ipynb #ba95b62e

@@ -24,7 +24,6 @@ from fastcore.basics import listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
-from transformers import PreTrainedModel
 
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
@@ -32,7 +31,7 @@ from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, BertWrapper, check_finite_weights, evaluating,
     get_pretrained_model, get_tokenizer, problem_type, quiet_transformers)
-from ..models.classifier import PooledForSequenceClassification, pooled_classifier
+from ..models.classifier import PooledConfig, pooled_classifier
 from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
@@ -119,7 +118,7 @@ class FitCallback(Callback):
 # %% ../../nbs/train/learner.ipynb #2e3e0c46
 def model_of(
     model, # Learner, transformers model, or any module that contains one
-)->PreTrainedModel: # The transformers model inside
+)->nn.Module: # The transformers model inside
     "Find the transformers model in a learner or a module."
     return encoder_of(model.model if isinstance(model, Learner) else model)
 
@@ -214,7 +213,7 @@ def _match_head(hf, dls):
 # %% ../../nbs/train/learner.ipynb #92dc014c
 def _with_pooling(hf, pooling):
     "Put the encoder under a linear head with `pooling`, if it has another."
-    if pooling is None or isinstance(hf, PooledForSequenceClassification) and hf.config.pooling == pooling: return hf
+    if pooling is None or isinstance(hf.config, PooledConfig) and hf.config.pooling == pooling: return hf
     return pooled_classifier(hf, hf.config.num_labels, pooling)
 
 def _loss_for(kind, class_weights, dls):
@@ -321,6 +320,15 @@ def predict(self:EncoderLearner,
     probs = np.concatenate([self.model.predict_proba(x) for x in batches])
     res = L(_decision(p, self.kind, self.hf_model.config.id2label) for p in probs)
     return res[0] if one else res
+
+# %% ../../nbs/train/learner.ipynb #5d1a0038
+@patch
+def get_preds(self:EncoderLearner, ds_idx=1, dl=None, with_input=False, **kwargs):
+    "Predict as `Learner.get_preds` does; if you ask for inputs, they are a table of texts."
+    if not with_input: return Learner.get_preds(self, ds_idx, dl, **kwargs)
+    dl = self.dls[ds_idx] if dl is None else dl
+    texts = dl.batch_frame(dl.dataset.batch(range(len(dl.dataset)))[:1], max_n=None)
+    return texts, *Learner.get_preds(self, ds_idx, dl, **kwargs | dict(reorder=True))
 
 # %% ../../nbs/train/learner.ipynb #ef03a39f
 @patch
