@@ -112,11 +112,9 @@ def _name_classes(o, names):
 
 def _dataset_columns(ds):
     "Columns of a `Dataset`, with names in place of class numbers, and the names of the classes."
-    table = ds.with_format('arrow')[:]
-    table.validate(full=True) # damaged offsets would crash Python
     features = {k: getattr(v, 'feature', v) for k, v in ds.features.items()}
     classes = {k: list(v.names) for k, v in features.items() if isinstance(v, datasets.ClassLabel)}
-    return {k: _name_classes(v, classes.get(k, ())) for k, v in table.to_pydict().items()}, classes
+    return {k: _name_classes(v, classes.get(k, ())) for k, v in ds.with_format('arrow')[:].to_pydict().items()}, classes
 
 # %% ../../nbs/data/tables.ipynb #3dcb2b75
 def as_table(
@@ -171,7 +169,10 @@ def read_parquet(
 )->pd.DataFrame: # With the names of its classes, if `datasets` wrote them
     "Read a Parquet file."
     data = pa.BufferReader(_file_bytes(path))
-    try: res = as_table(Dataset(pq.ParquetFile(data).read()))
+    try:
+        table = pq.ParquetFile(data).read()
+        table.validate(full=True)
+        res = as_table(Dataset(table))
     except _BROKEN as e: raise ValueError(f'{path} is not a Parquet file that can be read: {e}') from None
     if res.empty: raise ValueError(f'{path} has no rows')
     return res
@@ -190,11 +191,12 @@ def read_file(
     return READERS[path.suffix.lower()](path)
 
 # %% ../../nbs/data/tables.ipynb #bdad26b5
-def _is_whole(stream):
-    "Does an Arrow stream end where its file does, with the mark of its end?"
-    with pa.memory_map(str(stream)) as f:
-        pa.ipc.open_stream(f).read_all()
-        return f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4)
+def _check_stream(path):
+    "Raise `ValueError` unless an Arrow stream is sound and ends where its file does, with the mark of its end."
+    with pa.memory_map(str(path)) as f:
+        pa.ipc.open_stream(f).read_all().validate(full=True) # damaged offsets would crash Python
+        if f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4): return
+        raise ValueError(f'{path} is cut short')
 
 def load_saved(
     folder:str|Path, # Folder written by `save_to_disk`
@@ -212,8 +214,7 @@ def load_saved(
             files = [o['filename'] for o in record.get('_data_files', ())]
             bad = [o for o in (record['splits'] if f.stem == 'dataset_dict' else files) if o not in there]
             if bad: raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
-            for o in files:
-                if not _is_whole(f.parent/o): raise ValueError(f'{f.parent/o} is cut short')
+            for o in files: _check_stream(f.parent/o)
         return datasets.load_from_disk(folder)
     except _BROKEN as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
 

@@ -285,10 +285,11 @@ def _self_attention_blocks(enc):
 
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
+    optional:bool=False, # Return an empty list for other families?
 )->list: # `Attention`s: name of the block, the block, its four linear layers, features of a head
     "Find the attention blocks of an encoder."
     enc = encoder_of(model)
-    if found := _self_attention_blocks(enc): return found
+    if (found := _self_attention_blocks(enc)) or optional: return found
     raise ValueError(f"{type(enc).__name__} (model type {enc.config.model_type!r}) has no attention blocks "
         "laid out as BERT's: its heads cannot be changed")
 

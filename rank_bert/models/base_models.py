@@ -21,8 +21,7 @@ from fastai.torch_core import Module
 from fastcore.basics import patch
 from torch import nn
 from transformers import (AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer, BertConfig,
-                          BertForSequenceClassification, PreTrainedConfig, PreTrainedModel,
-                          PreTrainedTokenizerBase)
+                          PreTrainedConfig, PreTrainedTokenizerBase)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
@@ -202,6 +201,15 @@ def open_model(
     check_finite_weights(model, name)
     return model, info
 
+# %% ../../nbs/models/base_models.ipynb #245aaab4
+def get_encoder(
+    folder:str|Path, # Folder of a saved model
+)->nn.Module: # In the type of its weights, without a head
+    "Load an encoder from its folder."
+    model, info = open_model(AutoModel, folder, dtype='auto', local_files_only=True)
+    _warn_missing(model, info, folder, False)
+    return model
+
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
@@ -211,19 +219,9 @@ def _load_model(name, num_labels, overrides, **kwargs):
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
     if refit: config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
-    cls = BertForSequenceClassification if isinstance(config, BertConfig) else AutoModelForSequenceClassification
-    model, info = open_model(cls, name, config, refit, **kwargs)
+    model, info = open_model(AutoModelForSequenceClassification, name, config, refit, **kwargs)
     _warn_unused_weights(model, info['unexpected_keys'], name)
     _warn_missing(model, info, name, has_head and not refit)
-    return model
-
-# %% ../../nbs/models/base_models.ipynb #245aaab4
-def get_encoder(
-    folder:str|Path, # Folder of a saved model
-)->PreTrainedModel: # In the type of its weights, without a head
-    "Load an encoder from its folder."
-    model, info = open_model(AutoModel, folder, dtype='auto', local_files_only=True)
-    _warn_missing(model, info, folder, False)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
@@ -254,7 +252,7 @@ def get_pretrained_model(
     num_labels:int=None, # Number of labels instead of the task's; 1 means regression
     pretrained:bool=None, # True: pretrained weights, or fail; False: random; None: pretrained, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
-)->PreTrainedModel: # Sequence classifier in float32; `.weights_from` says where its weights came from
+)->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
     name, n = str(model_name), _count_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
@@ -286,7 +284,7 @@ def get_tokenizer(
 class BertWrapper(Module):
     "A fastai module around a transformers classifier: dict in, logits out."
     def __init__(self,
-        model:PreTrainedModel, # Sequence classifier
+        model:nn.Module, # Sequence classifier
     ):
         self.model = model
         self._accepted = input_names(model)

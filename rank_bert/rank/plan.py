@@ -15,7 +15,7 @@ from importlib import import_module
 import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig
 from ..checks import check_count, check_positive
 from ..models.anatomy import encoder_of, heads_of, is_linear, linears, open_linears
 from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
@@ -206,6 +206,7 @@ def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
     "Write the rank plan and the changed attention heads of a model into its config."
+    from transformers import PreTrainedModel # takes seconds to import
     enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
     if plan or heads: import_module('rank_bert.rank.card') # what is saved from now on gets a card
     _own_config(enc)

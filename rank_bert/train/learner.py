@@ -24,7 +24,6 @@ from fastcore.basics import listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
-from transformers import PreTrainedModel
 
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
@@ -32,7 +31,7 @@ from ..io import new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, BertWrapper, check_finite_weights, evaluating,
     get_pretrained_model, get_tokenizer, problem_type, quiet_transformers)
-from ..models.classifier import PooledForSequenceClassification, pooled_classifier
+from ..models.classifier import PooledConfig, pooled_classifier
 from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
@@ -119,7 +118,7 @@ class FitCallback(Callback):
 # %% ../../nbs/train/learner.ipynb #2e3e0c46
 def model_of(
     model, # Learner, transformers model, or any module that contains one
-)->PreTrainedModel: # The transformers model inside
+)->nn.Module: # The transformers model inside
     "Find the transformers model in a learner or a module."
     return encoder_of(model.model if isinstance(model, Learner) else model)
 
@@ -214,7 +213,7 @@ def _match_head(hf, dls):
 # %% ../../nbs/train/learner.ipynb #92dc014c
 def _with_pooling(hf, pooling):
     "Put the encoder under a linear head with `pooling`, if it has another."
-    if pooling is None or isinstance(hf, PooledForSequenceClassification) and hf.config.pooling == pooling: return hf
+    if pooling is None or isinstance(hf.config, PooledConfig) and hf.config.pooling == pooling: return hf
     return pooled_classifier(hf, hf.config.num_labels, pooling)
 
 def _loss_for(kind, class_weights, dls):

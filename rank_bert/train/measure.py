@@ -125,18 +125,13 @@ def gradient_sum(
     return MatrixSum(dense, up, down).map(torch.Tensor.detach)
 
 # %% ../../nbs/train/measure.ipynb #3c5f28a7
-def _bert_attentions(model):
-    "List the attention blocks of families with BERT's blocks; none of other families."
-    try: return attentions(model)
-    except ValueError: return []
-
 def head_sizes(
     model:nn.Module, # A transformers model, or any module that contains one
     layers:list, # `LinearLayer`s, as from `linears`
 )->dict: # Name of each query, key and value layer -> features of a head
     "Find how many outputs of a layer belong to a head."
     enc = encoder_of(model)
-    sizes = {id(m): a.size for a in _bert_attentions(enc) for m in (a.query, a.key, a.value)}
+    sizes = {id(m): a.size for a in attentions(enc, optional=True) for m in (a.query, a.key, a.value)}
     layers = [l for l in layers if l.role in ('query', 'key', 'value')]
     usual = getattr(enc.config, 'num_attention_heads', 1)
     return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in layers}
@@ -148,7 +143,7 @@ def circuit_sums(
 )->dict: # (name of the block, layer, 'query-key' or 'value-output', head) -> `MatrixSum`
     "Read the query-key and value-output products of heads."
     got = {}
-    for i, a in enumerate(_bert_attentions(model)):
+    for i, a in enumerate(attentions(model, optional=True)):
         if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
         c = head_matrices(a)
         for name, needs, ups, downs in (('query-key', {'query', 'key'}, c.query.mT, c.key),

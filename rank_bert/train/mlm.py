@@ -21,13 +21,13 @@ from fastcore.basics import patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
-from transformers import AutoModelForMaskedLM, BertConfig, BertForPreTraining, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import (AutoModelForMaskedLM, AutoModelForPreTraining, BertConfig, PreTrainedConfig,
+    PreTrainedTokenizerBase)
 from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus,
                                    split_documents, tokenize_corpus)
 from ..models.anatomy import encoder_of, linears
-from rank_bert.models.base_models import (BertWrapper, bert_config, check_finite_weights, evaluating,
-    quiet_transformers)
+from ..models.base_models import BertWrapper, bert_config, evaluating, open_model
 from ..rank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
 from .scores import check_loss
@@ -81,6 +81,11 @@ MLM_HEADS = {
     'electra': lambda m, h: m.generator_lm_head(m.generator_predictions(h)),
     'modernbert': lambda m, h: m.decoder(m.head(h))}
 
+# %% ../../nbs/train/mlm.ipynb #10mlm001
+def _has_pair_head(m):
+    "Does a transformers model have BERT's head for the next sentence?"
+    return hasattr(getattr(m, 'cls', None), 'seq_relationship')
+
 # %% ../../nbs/train/mlm.ipynb #215f491b
 class MaskedLM(BertWrapper):
     "A fastai module around a masked language model: batch of `MaskedDL` in, scores of the hidden tokens out."
@@ -92,7 +97,7 @@ class MaskedLM(BertWrapper):
         if head is None: return m(**inputs).logits.flatten(0, 1).index_select(0, at)
         out = m.base_model(**inputs)
         z = head(m, out.last_hidden_state.flatten(0, 1).index_select(0, at))
-        return (z, m.cls.seq_relationship(out.pooler_output)) if isinstance(m, BertForPreTraining) else z
+        return (z, m.cls.seq_relationship(out.pooler_output)) if _has_pair_head(m) else z
 
 # %% ../../nbs/train/mlm.ipynb #e2ff4d75
 class MaskedLoss:
@@ -121,11 +126,10 @@ def is_saved_model(
 # %% ../../nbs/train/mlm.ipynb #a38b1dc7
 def _load_mlm(folder, next_sentence):
     "Load a masked language model, and warn about weights that its folder lacks."
-    cls = BertForPreTraining if next_sentence else AutoModelForMaskedLM
-    with quiet_transformers(): res, info = cls.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    cls = AutoModelForPreTraining if next_sentence else AutoModelForMaskedLM
+    res, info = open_model(cls, folder)
     if lost := sorted(info['missing_keys']):
         warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
-    check_finite_weights(res, folder)
     return res
 
 # %% ../../nbs/train/mlm.ipynb #7e87ef4e
@@ -147,7 +151,8 @@ def _mlm_model(model, tokenizer, next_sentence, init_std=None):
     config = _mlm_config(model, tokenizer, init_std)
     if next_sentence and not isinstance(config, BertConfig):
         raise ValueError(f'the next-sentence objective is for BERT, not for {config.model_type}')
-    res = BertForPreTraining(config) if next_sentence else AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    cls = AutoModelForPreTraining if next_sentence else AutoModelForMaskedLM
+    res = cls.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
 
@@ -172,7 +177,7 @@ def _match_rows(model, rows):
     if model.config.vocab_size < vocab:
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {model.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
-    if pairs != isinstance(model, BertForPreTraining):
+    if pairs != _has_pair_head(model):
         raise ValueError(f'a {type(model).__name__} needs next_sentence={not pairs}, '
                          f"but the rows are {'' if pairs else 'not '}pairs")
     if longest < rows.max_length:

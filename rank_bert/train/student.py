@@ -10,8 +10,7 @@ __all__ = ['distil_init', 'share_layers']
 # %% ../../nbs/train/student.ipynb #5d1b0003
 import copy
 
-import torch
-from transformers import PreTrainedModel
+import torch, torch.nn as nn
 
 from ..checks import check_count
 from ..models.anatomy import linears
@@ -40,6 +39,7 @@ def _layer_lists(config, n):
 
 def _encoder_configs(enc):
     "List the configs inside an encoder, each once."
+    from transformers import PreTrainedModel # takes seconds to import
     return list({id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values())
 
 # %% ../../nbs/train/student.ipynb #5d1b0010
@@ -58,7 +58,7 @@ def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
     layers:list=None, # Numbers of the teacher's layers to keep, in this order, from 0; negative ones count from the end
     every:int=2, # Without `layers`: keep layers 0, every, 2*every and so on
-)->PreTrainedModel: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
+)->nn.Module: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
     "Copy some layers of a teacher into a shallower student."
     student = copy.deepcopy(model_of(teacher))
     stack, n = _block_list(student), student.config.num_hidden_layers
@@ -105,7 +105,7 @@ def _copy_repeats(module, state, prefix, metadata):
 def share_layers(
     model, # Transformers model, any module that contains one, or learner; untouched
     groups:int|list=None, # Number of groups, or the group of each layer; default: `config.layer_groups`, or 1
-)->PreTrainedModel: # A copy in which the layers of a group are one module; `config.layer_groups` has the groups
+)->nn.Module: # A copy in which the layers of a group are one module; `config.layer_groups` has the groups
     "Let layers of an encoder share their weights."
     enc = copy.deepcopy(model_of(model))
     stack, n = _block_list(enc), enc.config.num_hidden_layers
