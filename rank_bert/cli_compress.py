@@ -61,14 +61,15 @@ def _data_for(folder, method, task, source, texts, n_train, max_length, seed):
     return data
 
 # %% ../nbs/cli_compress.ipynb #cc000015
-def _smaller(model, data, budget, max_loss_increase, embeddings, steps, n_samples, method, **how):
+def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
     from rank_bert.rank.compress import Decomposed, compress as compress_model, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     run = dict(n_samples=n_samples, progress=in_shell() and sys.stderr.isatty())
     seen = data if get_decomposition(method).needs else None
-    if max_loss_increase is None: small = compress_model(model, budget or .5, seen, method, steps=steps, **how, **run)
+    if max_loss_increase is None:
+        small = compress_model(model, budget or .5, seen, method, **compression, **how, **run)
     else:
         d = Decomposed(model, method, seen, **run)
         small = d.truncate(smallest_plan(d, max_loss_increase, **how))
@@ -110,7 +111,8 @@ def _compress_results(done, model, scores, settings):
     "What `results.json` holds of a compression."
     if settings['task']: settings = settings | dict(source=str(settings['source'] or default_source()))
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
-                budget=done.budget, plan=dict(done.plan), embedding_rank=done.embedding_rank, **scores,
+                refit=done.refit and done.refit.kept, budget=done.budget, plan=dict(done.plan),
+                embedding_rank=done.embedding_rank, **scores,
                 params=done.params, settings=settings,
                 weights_from=getattr(model.config, 'weights_from', None) or f"folder: {settings['model']}")
 
@@ -148,7 +150,8 @@ def compress(
     method:Method='kronecker', # Decomposition; only svd needs no data
     allocator:Allocator=None, # How layers share the budget (default: optimal, but uniform for svd)
     cost:one_of('params', 'flops', 'latency')='params', # What the budget counts; we measure latency on this machine
-    steps:Count=None, # Compress in this many steps, and calibrate before each (default: 1, more below a quarter)
+    steps:Count=None, # Compress in this many steps, and calibrate before each (default: 1)
+    no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
     texts:str=None, # Text file to calibrate on instead, without labels; a tab separates the parts of a pair
@@ -174,8 +177,8 @@ def compress(
     asked = dict(max_loss_increase=max_loss_increase, embeddings=embeddings, fixed_ranks=fixed_ranks,
                  multiple_of=multiple_of)
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
-    shrink = partial(_smaller, budget=budget, steps=steps, method=method, cost=cost, allocator=allocator,
-                     n_samples=data['n_train'], **asked)
+    shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator,
+                     compression=dict(steps=steps or 1, refit=not no_refit), n_samples=data['n_train'], **asked)
     model, tok, scores = _compress_data(folder, tokenizer, shrink, **data)
     done, hf = model.compression, getattr(model, 'model', model)
     results = _compress_results(done, hf, scores, dict(model=str(folder), **data, **asked))

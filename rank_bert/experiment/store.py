@@ -115,7 +115,8 @@ def check_record(
     "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
     check_fields(record, name, dict(status=_EVERY['status']))
     if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
-    check_fields({'majority_baseline': None, 'divergence': 0} | record, name, FIELDS[record['status']]) # only dense runs have the first
+    optional = dict(majority_baseline=None, divergence=0) # not in every record
+    check_fields(optional | record, name, FIELDS[record['status']])
     if any(record['settings'].get(k, record[k]) != record[k] for k in Run._fields):
         raise ValueError(f'the settings of {name} are those of another run')
     return record
@@ -270,8 +271,8 @@ def lock(self:Store):
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
 COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params '
-           'flops_per_token latency_ms latency_batch latency_length metric score divergence majority_baseline metrics seconds '
-           'lr error run').split()
+           'flops_per_token latency_ms latency_batch latency_length metric score divergence majority_baseline metrics '
+           'seconds lr error run').split()
 
 def _table_order(r):
     "Sort key of a record."
