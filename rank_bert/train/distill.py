@@ -101,13 +101,14 @@ class DistilCallback(Callback):
         weights:dict=None, # 'task' or a name of `DISTIL_LOSSES` -> number or schedule; default soft 5, task 2, cosine 1
         layer_map:list=None, # For each layer of the student one of the teacher's, see `match_layers`
     ):
-        self.teacher, self.temperature, self.layer_map = model_of(teacher), temperature, layer_map
+        self.teacher, self.temperature, self.layer_map = teacher, temperature, layer_map
         self.weights = check_weights(dict(soft=5., task=2., cosine=1.) if weights is None else weights)
         if not callable(temperature): check_positive(temperature, 'temperature')
+        model_of(teacher) # raises for what is no model
         self.rows, self.projection, self._undo, self._seen = [], None, [], None
-        self._watch, self._from = None, teacher if isinstance(teacher, Learner) else None
+        self._watch, self._model = None, None
     def __getstate__(self):
-        left_out = ('teacher', 'projection', '_seen', '_watch', '_from', '_read')
+        left_out = ('teacher', 'projection', '_seen', '_watch', '_model', '_read')
         return {**self.__dict__, **dict.fromkeys(left_out), '_undo': []}
 
 # %% ../../nbs/train/distill.ipynb #5d1d0016
@@ -137,9 +138,9 @@ def before_fit(self:DistilCallback):
     if self.teacher is None:
         raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
     self._restore()
-    student, teacher = encoder_of(self.learn.model), self.teacher
-    for o in (self._from, teacher):
-        if o is not None: check_pair(self.learn, o)
+    student, teacher = encoder_of(self.learn.model), model_of(self.teacher)
+    check_pair(self.learn, self.teacher)
+    self._model = teacher
     if self._asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
     self._prepare(student)
@@ -152,7 +153,7 @@ def before_fit(self:DistilCallback):
 @patch
 def _prepare(self:DistilCallback, student):
     "Set up the teacher, the attention, and the projection."
-    teacher, device = self.teacher, next(student.parameters()).device
+    teacher, device = self._model, next(student.parameters()).device
     home, modes = next(teacher.parameters()).device, [(m, m.training) for m in teacher.modules()]
     self._undo += [lambda: teacher.to(home), lambda: [setattr(m, 'training', t) for m, t in modes]]
     self._undo += [partial(_unhook, m) for m in (student, teacher)]
@@ -231,8 +232,8 @@ def after_pred(self:DistilCallback):
     if out is None:
         raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
                          'nothing to compare: put the model into a BertWrapper')
-    with torch.no_grad(): theirs = self.teacher(**self._read(x), **ask)
-    mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), problem_type(self.teacher.config)
+    with torch.no_grad(): theirs = self._model(**self._read(x), **ask)
+    mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), problem_type(self._model.config)
     def matched(o, layers):
         hidden = 'output_hidden_states' in ask and [o.hidden_states[i] for i in (0, *layers)]
         return Seen(o.logits, hidden,
