@@ -24,6 +24,7 @@ from .rank.allocate import allocate
 from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
 from .rank.compress import compress, flops_per_token
+from .rank.refit import refit
 from .rank.decompose import factorise, get_decomposition
 from .rank.layers import LowRankLinear, replace
 from .train.glue_learner import glue_learner
@@ -181,6 +182,7 @@ def _stages(model, batches, budget):
     spectra = {n: f.s for n, f in _factor_all(model, 'kronecker', cal).items()}
     shapes = {l.name: l.shape for l in linears(model)}
     f, plain, svd = get_decomposition('kronecker'), 'forward and backward', 'torch.linalg.svd'
+    small = compress(model, budget, cal, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
     return {plain: (partial(_forward_backward, model, batches), plain),
         'calibrate, for kronecker': (partial(run, statistics=(*f.needs, f.mean)), plain),
@@ -188,6 +190,7 @@ def _stages(model, batches, budget):
         svd: (partial(_svd_all, model), svd),
         **{f'decompose, {m}': (partial(_factor_all, model, m, cal), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(allocate, spectra, shapes, budget), svd),
+        'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
         'compress, all of it': (partial(compress, model, budget, batches, n_samples=None, progress=False), plain)}
 
 # %% ../nbs/bench.ipynb #39939c1e
