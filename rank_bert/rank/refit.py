@@ -250,6 +250,7 @@ def _head_layers(enc):
     own = {n for n in parameter_parts(enc)['head'] if n.endswith('.weight')}
     return {n: m for n, m in enc.named_modules() if isinstance(m, nn.Linear) and f'{n}.weight' in own}
 
+# %% ../../nbs/rank/refit.ipynb #0refit68
 @contextmanager
 def _skipping(enc, names, out):
     "Let blocks return `out` without computing it."
