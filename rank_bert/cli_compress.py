@@ -150,7 +150,7 @@ def compress(
     method:Method='kronecker', # Decomposition; only svd needs no data
     allocator:Allocator=None, # How layers share the budget (default: optimal, but uniform for svd)
     cost:one_of('params', 'flops', 'latency')='params', # What the budget counts; we measure latency on this machine
-    steps:Count=None, # Compress in this many steps, and calibrate before each (default: 1)
+    steps:Count=None, # Compress in this many steps (default: 1; with --no-refit, more below a quarter)
     no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
@@ -158,7 +158,7 @@ def compress(
     n_train:Count=None, # Training rows, or lines of the text file, to calibrate on (default: at most 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more than this, in nats
+    max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats); no refit
     fixed_ranks:Ranks=None, # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count=1, # Choose ranks that are multiples of this
     seed:Seed=42, # Seed of everything that is random
@@ -178,7 +178,7 @@ def compress(
                  multiple_of=multiple_of)
     allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator,
-                     compression=dict(steps=steps or 1, refit=not no_refit), n_samples=data['n_train'], **asked)
+                     compression=dict(steps=steps, refit=not no_refit), n_samples=data['n_train'], **asked)
     model, tok, scores = _compress_data(folder, tokenizer, shrink, **data)
     done, hf = model.compression, getattr(model, 'model', model)
     results = _compress_results(done, hf, scores, dict(model=str(folder), **data, **asked))

@@ -281,17 +281,16 @@ def refit_head(self:_Walk, ridge=.1):
             moments = moments or PairedMoments(x.shape[1], y.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair(layer.bias is not None)
-        root, pull = damped_root(xx, ridge), ridge*xx.diagonal().mean().clamp_min(1e-30)
-        w = torch.cholesky_solve((yx + pull*to_float64(layer.weight)).T, root).T
-        layer.weight.data.copy_(w)
-        if layer.bias is not None: layer.bias.data.copy_(my - w@mx)
+        up, down = fit_low_rank(yx, xx, to_float64(layer.weight), min(layer.weight.shape), ridge=ridge) # full rank
+        layer.weight.data.copy_(up@down)
+        if layer.bias is not None: layer.bias.data.copy_(my - up@(down@mx))
 
 # %% ../../nbs/rank/refit.ipynb #0refit37
 @dataclass
 class Refit:
     "What `refit` did."
     divergence:dict # What was refitted (None, 'layers', 'layers and head') -> nats a sentence on those held out
-    kept:str # Which of these the model is; None where nothing helped
+    kept:str # Which of these the model is; None where the refit did harm
     samples:int # Sentences of the fit
     held_out:int # Sentences held out
     seconds:float # Time it took
