@@ -213,15 +213,6 @@ def write(self:Store,
     "Write the record of a run."
     write_json(_no_link(self.run_file(run, settings)), dict(result, settings=settings))
 
-@patch
-def read(self:Store,
-    run:Run,
-    settings:dict, # All that the numbers of the run depend on
-)->dict: # The record, or None
-    "Read the record of a run."
-    f = self.run_file(run, settings)
-    return read_record(f) if f.exists() else None
-
 # %% ../../nbs/experiment/store.ipynb #d0f3a650
 @patch
 def left_out(self:Store,
