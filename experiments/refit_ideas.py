@@ -17,22 +17,27 @@ from rank_bert.rank.batches import DIVERGENCES, frozen, packs_for, predictions, 
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
 from rank_bert.rank.compress import Decomposed, compress
 from rank_bert.rank.heads import truncate_heads
-from rank_bert.rank.layers import LowRankLinear, replace, to_dense
+from rank_bert.rank.layers import LowRankLinear, replace
 from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
+from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
 from rank_bert.train.glue_learner import glue_learner
 
 
 class Bench:
     "A fine-tuned model, sentences to calibrate on, and the dense model's predictions on the validation rows."
-    def __init__(self, folder, task, source, n, seed):
+    def __init__(self, folder, task, source, n, seed, pool=None):
         self.learn = glue_learner(task, folder, source=source, seed=seed)
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
         set_seed(seed)
         self.batches, seen = [], 0
         for b in self.learn.dls.train.new():
             self.batches.append(b)
-            if (seen := seen + len(b[0]['input_ids'])) >= n: break
+            if (seen := seen + len(b[0]['input_ids'])) >= (pool or n): break
+        if pool: # the longest of more texts
+            rows = sorted(refit_module.sentences(self.batches, pool), key=lambda r: -len(r[0]['input_ids']))[:n]
+            torch.manual_seed(0)
+            self.batches = [{k: v[None] for k, v in rows[i][0].items()} for i in torch.randperm(n).tolist()]
         self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
         self.wanted = self.logits(self.model)
         self.calibration = calibrate(self.model, self.batches, n, progress=False)
@@ -61,11 +66,21 @@ def idea(f): IDEAS[f.__name__] = f
 # The models to compare with
 
 @idea
+def others(b, budget):
+    for method in ('svd', 'whitened'):
+        d = Decomposed(b.model, method, b.calibration, progress=False)
+        yield method, d.truncate(d.plan(budget))
+
+@idea
 def kronecker(b, budget):
     small = b.decomposed.truncate(b.decomposed.plan(budget))
     yield '', small
-    yield 'layers', b.refit(small, head=False, holdout=0)
-    yield 'refit', b.refit(small)
+    fit, held = refit_module._hold_out(b.batches, b.n, .125)
+    new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
+    for name in ('layers', 'layers and head'): yield name, options[name]
+    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
+    yield f'kept: {kept}', options[kept]
 
 @idea
 def steps(b, budget): yield '', compress(b.model, budget, b.batches, refit=False, n_samples=b.n, progress=False)
@@ -87,8 +102,8 @@ def _joint_root(b, ls):
     right = damped_root(sum(cal[l.name]['weighted_covariance'].double() for l in ls)/len(ls))
     return torch.block_diag(*(damped_root(per(l.name)) for l in ls)), right
 
-@idea
-def shared_down(b, budget):
+def shared_down_model(b, budget):
+    "Truncate with one `down` for query, key and value, ranks chosen exactly; the model, and which layers share."
     groups, spectra, shapes, parts = _together(b), dict(b.decomposed.spectra), dict(b.decomposed.shapes), {}
     for k, ls in groups.items():
         left, right = _joint_root(b, ls)
@@ -112,6 +127,11 @@ def shared_down(b, budget):
             replace(encoder_of(new), {o.name: o for o in linears(new)}[l.name].module,
                 LowRankLinear.from_factors(u, down, bias, l.weight))
         shared[ls[0].name] = [l.name for l in ls]
+    return new, shared
+
+@idea
+def shared_down(b, budget):
+    new, shared = shared_down_model(b, budget)
     yield '', new
     old = refit_module._Walk.refit_block
     refit_module._Walk.refit_block = _shared_refit_block(shared, old)
@@ -264,7 +284,7 @@ def heads_only(b, budget):
 
 def _gradients(b, small):
     "Gradient of the mean divergence on the calibration sentences in every effective weight and bias."
-    dense = to_dense(copy.deepcopy(small)).eval()
+    dense = to_dense(small).eval()
     layers, total, n = linears(dense), 0., 0
     params = [l.module.weight for l in layers] + [l.module.bias for l in layers]
     for p in dense.parameters(): p.requires_grad_(False)
@@ -405,12 +425,52 @@ def weighted(b, budget):
 @idea
 def damped(b, budget):
     small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.damped_root
-    for damping in (1e-2, 1e-1, 1.):
+    for damping in (1e-1,):
         refit_module.damped_root = lambda m, d=None: old(m, damping if d is None else d)
         try: yield f'damping {damping}', b.refit(small)
         finally: refit_module.damped_root = old
 
-FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
+@idea
+def head_ridge(b, budget):
+    "The head alone, with another ridge; what the held-out sentences say of it, and what the validation rows say."
+    small = b.decomposed.truncate(b.decomposed.plan(budget))
+    fit, held = refit_module._hold_out(b.batches, b.n, .125)
+    ridges, old = (.1, 1., 10.), refit_module._Walk.refit_head
+    models = []
+    def several(self):
+        start = copy.deepcopy(self.small)
+        for r in ridges:
+            self.small.load_state_dict(start.state_dict())
+            old(self, r)
+            models.append(copy.deepcopy(self.small))
+    refit_module._Walk.refit_head = several
+    try: new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    finally: refit_module._Walk.refit_head = old
+    layers = refit_module._with_head_of(new, small)
+    ds = refit_module._divergences(b.model, [small, layers, *models], held)
+    for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
+        yield f'{name}; held out {d.mean():.4f}, more than the layers by {(d - ds[1]).mean():.4f} +- {(d - ds[1]).std()/len(d)**.5:.4f}', m
+
+@idea
+def together(b, budget):
+    "What paid by itself, together."
+    groups = shared_down_model(b, budget)
+    small, shared = groups
+    walk, root = refit_module._Walk, refit_module.damped_root
+    block, moments = walk.refit_block, walk.moments_at
+    plain = b.decomposed.truncate(b.decomposed.plan(budget))
+    def run(start, share, damping, shared):
+        refit_module.damped_root = lambda m, d=None: root(m, damping if d is None else d)
+        globals()['fit_low_rank'].__globals__['damped_root'] = refit_module.damped_root
+        if share: walk.moments_at = _weighted_moments_at(share)
+        if shared: walk.refit_block = _shared_refit_block(shared, block)
+        try: return b.refit(start)
+        finally: refit_module.damped_root, walk.moments_at, walk.refit_block = root, moments, block
+    yield 'weighted .25, damping .1', run(plain, .25, .1, None)
+    yield 'shared, damping .1', run(small, 0, .1, shared)
+    yield 'shared, weighted .25, damping .1', run(small, .25, .1, shared)
+
+FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'pool', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
 
 @call_parse
 def main(
@@ -422,21 +482,22 @@ def main(
     budgets:str='0.2,0.1', # Fractions to keep, with commas
     n:int=1024, # Sentences to calibrate on
     seed:int=0, # Of the choice of sentences
+    pool:int=None, # Take the `n` longest of so many sentences
 ):
     "Measure ideas on top of the refit."
     warnings.simplefilter('ignore')
     out, b = Path(out), None
-    done = {tuple(r[k] for k in ('model', 'sentences', 'seed', 'budget', 'idea')) for r in csv.DictReader(open(out))} if out.exists() else set()
+    done = {tuple(r[k] for k in ('model', 'sentences', 'seed', 'pool', 'budget', 'idea')) for r in csv.DictReader(open(out))} if out.exists() else set()
     for budget in map(float, budgets.split(',')):
         for name in ideas.split(','):
-            key = (Path(folder).name, str(n), str(seed), str(budget), name)
+            key = (Path(folder).name, str(n), str(seed), str(pool or ''), str(budget), name)
             if key in done: continue
             if b is None:
-                b = Bench(folder, task, source, n, seed)
+                b = Bench(folder, task, source, n, seed, pool)
                 print(b.calibration, b.measure(b.model), flush=True)
             rows, start = [], time.process_time()
             for variant, model in IDEAS[name](b, budget):
-                rows.append(dict(model=b.name, task=task, sentences=n, tokens=b.calibration.tokens, seed=seed, budget=budget,
+                rows.append(dict(model=b.name, task=task, sentences=n, tokens=b.calibration.tokens, seed=seed, pool=pool, budget=budget,
                     idea=name, variant=variant, seconds=round(time.process_time() - start, 1), **b.measure(model)))
                 print({k: v for k, v in rows[-1].items() if k not in ('model', 'task')}, flush=True)
                 start = time.process_time()
