@@ -9,6 +9,7 @@ __all__ = ['BENCHES', 'finetune', 'evaluate', 'predict', 'analyze', 'sweep', 're
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import sys, time
+from inspect import signature
 from pathlib import Path
 
 from fastcore.basics import chunked
@@ -63,8 +64,7 @@ def finetune(
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
     start, weights = time.perf_counter(), pretrained_flag(pretrained, scratch)
     out = out_folder(out or f'runs/{task}', overwrite)
-    check_source(source, task)
-    from rank_bert.data.glue import glue_source
+    source = check_source(source, task)
     from rank_bert.train.glue_learner import glue_learner
     from rank_bert.train.learner import default_epochs, default_lr
     settings = dict(n_train=n_train, bs=bs, max_length=max_length, seed=seed, tokenizer=tokenizer, bf16=bf16)
@@ -73,7 +73,7 @@ def finetune(
     rows = len(learn.dls.train_ds)
     say(f'{learn.task}: {rows:,} training rows, {len(learn.dls.valid_ds):,} validation rows; weights: {origin}')
     _fit(learn, epochs, lr)
-    settings |= dict(task=learn.task, model=model, source=str(glue_source(source)), rows=rows, epochs=epochs, lr=lr)
+    settings |= dict(task=learn.task, model=model, source=str(source), rows=rows, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
     _say_scores(results['metrics'])
@@ -132,24 +132,15 @@ def predict(
     """Predict the label of each text, one line a text: the label, and the probability of every label.
     Example: rank-bert-predict tuned "a fine film" "a dull film" """
     if not texts: raise ValueError('no text to predict: pass one or more, or - to read them from stdin')
-    for i, o in enumerate(texts, 1):
-        if not isinstance(o, str): raise TypeError(f'text {i} is {o!r} ({type(o).__name__}), not a string')
     model, tokenizer, res = load_classifier(folder), load_tokenizer(folder, tokenizer), []
+    from rank_bert.data.tables import check_texts
     from rank_bert.data.tokens import encode_texts
-    for items in chunked(text_items(read_texts(texts), text_cols(folder)), bs):
+    for items in chunked(text_items(read_texts(check_texts(texts)), text_cols(folder)), bs):
         for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
             for p in model.predict_proba(x):
                 res.append(_prediction(p, model.model.config))
                 say(_prediction_line(*res[-1]))
     return res
-
-# %% ../nbs/cli.ipynb #fa0af4ba
-def _draw(model, table, metric, path):
-    "Draw the spectra, or a column of the report, into a file."
-    from rank_bert.io import new_file
-    from rank_bert.rank.metrics import plot_ranks, plot_spectra
-    fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
-    with new_file(path) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -165,14 +156,16 @@ def analyze(
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
-    from rank_bert.rank.metrics import rank_report
+    from rank_bert.rank.metrics import plot_ranks, plot_spectra, rank_report
     files = [check_new(o, overwrite=True, folder=False) for o in (csv, plot) if o]
     model = load_model(folder)
     table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
     if csv:
         with new_file(csv) as tmp: table.to_csv(tmp, index=False)
-    if plot: _draw(model, table, metric, plot)
+    if plot:
+        fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
+        with new_file(plot) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
     shown = table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
     say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format))
     for o in files: say(f'written: {o}')
@@ -290,23 +283,19 @@ def pretrain(
 )->dict: # What `results.json` holds
     """Pretrain a masked language model on text files, and save it as a transformers folder with its vocabulary.
     Example: rank-bert-pretrain wiki.txt --model tiny --minutes 10 --out mine"""
-    if not files: raise ValueError('no text to read: pass one or more files')
-    for o in files:
-        if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
     out_folder(out, overwrite)
     _say_checkpoint(Path(f'{out}.checkpoint').expanduser(), resume)
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,
-              layout=layout, valid=valid,
-              next_sentence=next_sentence, every=every, seed=seed, bf16=bf16, resume=resume, overwrite=overwrite,
-              progress=in_shell() and sys.stderr.isatty(), report=_say_step)
+              layout=layout, valid=valid, next_sentence=next_sentence, every=every, seed=seed, bf16=bf16,
+              resume=resume, overwrite=overwrite, progress=in_shell() and sys.stderr.isatty(), report=_say_step)
     _say_scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')})
     say(f"saved in {out} after {res['seconds']:.0f} s")
     return res
 
 # %% ../nbs/cli.ipynb #7d35cfde
-BENCHES = dict(train='bench_train', compress='bench_compress', infer='bench_infer')
+BENCHES = ('train', 'compress', 'infer')
 
 @command
 def bench(
@@ -326,20 +315,14 @@ def bench(
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
                    multiple_of=multiple_of, cost=cost)
-    name = BENCHES[check_name(what, 'bench', BENCHES)]
+    check_name(what, 'bench', BENCHES)
     from rank_bert import bench as module
-    table = _bench(getattr(module, name), what, {k: v for k, v in options.items() if v is not None}, repeats)
+    run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
+    if odd := sorted(given.keys() - signature(run).parameters):
+        raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
+    table = run(**given, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
     say(table.to_string())
     return table
-
-# %% ../nbs/cli.ipynb #f1f787d8
-def _bench(f, what, options, repeats):
-    "Call a bench with the options that you passed, if it takes them."
-    from inspect import signature
-    for k in options:
-        if k not in signature(f).parameters:
-            raise ValueError(f"rank-bert-bench {what} takes no --{k.replace('_', '-')}")
-    return f(**options, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command

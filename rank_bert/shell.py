@@ -7,8 +7,8 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
            'printable', 'say', 'if_interrupted', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for',
-           'default_source', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag',
-           'save_results', 'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
+           'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results',
+           'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
 import io, os, runpy, shlex, sys, tempfile, warnings
@@ -183,8 +183,6 @@ def out_folder(
     "Raise `OSError` unless we may write the folder `out`."
     from rank_bert.io import check_new
     out = Path(out).expanduser()
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise FileExistsError(f'{out} already exists: choose another --out, remove it, or pass --overwrite')
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
@@ -222,20 +220,17 @@ def task_for(
     raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: fine-tune it for that task')
 
 # %% ../nbs/shell.ipynb #3b826ad1
-def default_source():
-    "Where GLUE comes from if you don't say: $RANK_BERT_GLUE, or the hub."
-    return os.environ.get('RANK_BERT_GLUE') or 'hub'
-
 def check_source(
-    source:str, # 'sample', 'hub', a folder, or None for the default
+    source:str, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
     task:str, # GLUE task, for the error
-):
+)->str: # `source`, or where the task comes from otherwise
     "Raise `OSError` if a task must come from a hub that does not answer, and was never downloaded."
-    if (source or default_source()) != 'hub': return
+    source = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    if source != 'hub': return source
     from huggingface_hub.constants import HF_HOME
     from rank_bert.io import hub_reachable
     cache = Path(os.environ.get('HF_DATASETS_CACHE') or Path(HF_HOME)/'datasets')
-    if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return
+    if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return source
     raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
                   'the sample inside the package, or --source FOLDER for the official files')
 
@@ -264,9 +259,7 @@ def load_tokenizer(
     optional:bool=False, # Return None if the folder has none?
 ):
     "Load the tokenizer called `tokenizer`, or else that of the model."
-    if not (tokenizer or has_tokenizer(folder)):
-        if optional: return None
-        raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
+    if optional and not tokenizer and not has_tokenizer(folder): return None
     from rank_bert.models.base_models import get_tokenizer
     return get_tokenizer(tokenizer or folder)
 

@@ -274,7 +274,7 @@ def get_tokenizer(
     if not is_model_folder(name):
         name = 'google-bert/bert-base-uncased' if name in BERT_CONFIGS else name
         return _cached_or_hub(lambda **kw: load(name, **kw), name)[0]
-    if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass tokenizer=')
+    if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')
     with named_errors(f'the tokenizer of {name}'):
         tok = load(Path(name).expanduser(), local_files_only=True)
         if len(tok) > len(tok.all_special_ids): return tok
