@@ -13,7 +13,7 @@ from rank_bert.data.glue import GLUE_TASKS
 from rank_bert.models.anatomy import encoder_of, linears
 from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
-from rank_bert.rank.batches import DIVERGENCES, frozen, packs_for, predictions, prediction_of, run_encoder
+from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
 from rank_bert.rank.compress import Decomposed, compress
 from rank_bert.rank.heads import truncate_heads
@@ -26,18 +26,11 @@ from rank_bert.train.glue_learner import glue_learner
 
 class Bench:
     "A fine-tuned model, sentences to calibrate on, and the dense model's predictions on the validation rows."
-    def __init__(self, folder, task, source, n, seed, pool=None):
+    def __init__(self, folder, task, source, n, seed, among):
         self.learn = glue_learner(task, folder, source=source, seed=seed)
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
         set_seed(seed)
-        self.batches, seen = [], 0
-        for b in self.learn.dls.train.new():
-            self.batches.append(b)
-            if (seen := seen + len(b[0]['input_ids'])) >= (pool or n): break
-        if pool: # the longest of more texts
-            rows = sorted(refit_module.sentences(self.batches, pool), key=lambda r: -len(r[0]['input_ids']))[:n]
-            torch.manual_seed(0)
-            self.batches = [{k: v[None] for k, v in rows[i][0].items()} for i in torch.randperm(n).tolist()]
+        self.batches = longest_sentences(self.learn.dls.train.new(), n, among)
         self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
         self.wanted = self.logits(self.model)
         self.calibration = calibrate(self.model, self.batches, n, progress=False)
@@ -64,6 +57,9 @@ IDEAS = {}
 def idea(f): IDEAS[f.__name__] = f
 
 # The models to compare with
+
+@idea
+def dense(b, budget): yield '', b.model
 
 @idea
 def others(b, budget):
@@ -470,7 +466,7 @@ def together(b, budget):
     yield 'shared, damping .1', run(small, 0, .1, shared)
     yield 'shared, weighted .25, damping .1', run(small, .25, .1, shared)
 
-FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'pool', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
+FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'among', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
 
 @call_parse
 def main(
@@ -482,22 +478,22 @@ def main(
     budgets:str='0.2,0.1', # Fractions to keep, with commas
     n:int=1024, # Sentences to calibrate on
     seed:int=0, # Of the choice of sentences
-    pool:int=None, # Take the `n` longest of so many sentences
+    among:int=4, # Take the longest of so many times `n` sentences
 ):
     "Measure ideas on top of the refit."
     warnings.simplefilter('ignore')
     out, b = Path(out), None
-    done = {tuple(r[k] for k in ('model', 'sentences', 'seed', 'pool', 'budget', 'idea')) for r in csv.DictReader(open(out))} if out.exists() else set()
+    done = {tuple(r[k] for k in ('model', 'sentences', 'seed', 'among', 'budget', 'idea')) for r in csv.DictReader(open(out))} if out.exists() else set()
     for budget in map(float, budgets.split(',')):
         for name in ideas.split(','):
-            key = (Path(folder).name, str(n), str(seed), str(pool or ''), str(budget), name)
+            key = (Path(folder).name, str(n), str(seed), str(among), str(budget), name)
             if key in done: continue
             if b is None:
-                b = Bench(folder, task, source, n, seed, pool)
+                b = Bench(folder, task, source, n, seed, among)
                 print(b.calibration, b.measure(b.model), flush=True)
             rows, start = [], time.process_time()
             for variant, model in IDEAS[name](b, budget):
-                rows.append(dict(model=b.name, task=task, sentences=n, tokens=b.calibration.tokens, seed=seed, pool=pool, budget=budget,
+                rows.append(dict(model=b.name, task=task, sentences=n, tokens=b.calibration.tokens, seed=seed, among=among, budget=budget,
                     idea=name, variant=variant, seconds=round(time.process_time() - start, 1), **b.measure(model)))
                 print({k: v for k, v in rows[-1].items() if k not in ('model', 'task')}, flush=True)
                 start = time.process_time()

@@ -324,11 +324,12 @@ def _divergences(dense, models, batches):
     return torch.cat(found, 1)
 
 def _choose(divergences):
-    "Choose the last row that is not worse than the one chosen before it by more than the standard error."
+    "Choose among nothing, layers, and layers with head; they must not do harm, the head must help, by a standard error."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
-        if loss.mean() <= (loss.std()/len(loss)**.5 if len(loss) > 1 else 0): best = i
+        margin = loss.std()/len(loss)**.5 if len(loss) > 1 else 0
+        if loss.mean() <= (margin if i == 1 else -margin): best = i
     return best
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
