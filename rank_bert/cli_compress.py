@@ -62,11 +62,13 @@ def _data_for(folder, method, task, source, texts, n_train, max_length, seed):
 # %% ../nbs/cli_compress.ipynb #cc000015
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
+    from rank_bert.rank.batches import longest_sentences
     from rank_bert.rank.compress import Decomposed, compress as compress_model, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
     run = dict(n_samples=n_samples, progress=in_shell() and sys.stderr.isatty())
+    if data is not None: data = longest_sentences(data, n_samples)
     seen = data if get_decomposition(method).needs else None
     if max_loss_increase is None:
         small = compress_model(model, budget or .5, seen, method, **compression, **how, **run)
@@ -91,6 +93,7 @@ def _compress_on_task(folder, tokenizer, task, shrink, seed, **data):
 def _compress_data(folder, tokenizer, shrink, texts, **data):
     "Compress with the data of `_data_for`: the smaller model, its tokenizer, and the scores if there is a task."
     tok = load_tokenizer(folder, tokenizer, optional=not (data['task'] or texts))
+    data['n_train'] *= 4 # for `longest_sentences`
     if data['task']: return _compress_on_task(folder, tok, shrink=shrink, **data)
     batches = _text_batches(folder, texts, tok, data['n_train'], data['max_length']) if texts else None
     return shrink(load_model(folder), batches), tok, dict(before=None, after=None)
@@ -155,7 +158,7 @@ def compress(
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
     texts:str=None, # Text file to calibrate on instead, without labels; a tab separates the parts of a pair
-    n_train:Count=None, # Training rows, or lines of the text file, to calibrate on (default: at most 1024)
+    n_train:Count=None, # Rows, or lines of the text file, to learn from, the longest of four times as many (default: 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats); no refit

@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
-           'printable', 'say', 'if_interrupted', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for',
-           'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results',
-           'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
+           'printable', 'say', 'if_interrupted', 'out_folder', 'task_for', 'check_source', 'load_classifier',
+           'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'text_items',
+           'saved_settings', 'text_cols', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
 import io, os, runpy, shlex, sys, tempfile, warnings
@@ -186,25 +186,17 @@ def out_folder(
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
-# %% ../nbs/shell.ipynb #b580184b
-def is_classifier(
-    config:dict, # From `model_config`
-)->bool:
-    "Tell whether a model has a classifier."
-    return 'SequenceClassification' in str(config.get('architectures'))
-
 # %% ../nbs/shell.ipynb #e2ece132
-def num_labels_of(
-    folder:str|Path, # Folder of a saved classifier
-)->int:
+def _is_classifier(config): return 'SequenceClassification' in str(config.get('architectures'))
+
+def _num_labels_of(folder):
     "Count the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
-    if not is_classifier(config):
+    if not _is_classifier(config):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
-    labels = config.get('id2label') or (0, 1)
-    if isinstance(labels, (dict, tuple)): return len(labels)
-    raise ValueError(f'{folder}/config.json: id2label is {labels!r}, not the names of the labels')
+    labels = config.get('id2label')
+    return len(labels) if isinstance(labels, dict) else 2 # loading a model refuses what is no dict
 
 # %% ../nbs/shell.ipynb #3b826add2
 def task_for(
@@ -212,7 +204,7 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = num_labels_of(folder)
+    n = _num_labels_of(folder)
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
     name = glue_task(task).name
@@ -239,7 +231,7 @@ def load_classifier(
     folder:str|Path, # Folder of a saved classifier, dense or factorised
 ): # `BertWrapper`, in evaluation mode
     "Load a classifier from its folder."
-    n = num_labels_of(folder)
+    n = _num_labels_of(folder)
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -248,7 +240,7 @@ def load_model(
     folder:str|Path, # Folder of a saved model, dense or factorised
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
-    if is_classifier(model_config(folder)): return load_classifier(folder).model
+    if _is_classifier(model_config(folder)): return load_classifier(folder).model
     from rank_bert.models.base_models import get_encoder
     return get_encoder(folder)
 

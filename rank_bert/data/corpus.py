@@ -101,14 +101,13 @@ def split_documents(
 def corpus_tokenizer(
     docs:list, # Documents
     vocab_size:int=None, # Number of pieces; None for 8,000, or as many as the text supports
-    min_frequency:int=2, # Fewest occurrences of a joined pair
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case)
     "Train a WordPiece tokenizer on documents, the same one each time."
     check_count(vocab_size, 'vocab_size', 6, none=True)
     texts = [o.replace('[UNK]', ' ') for d in docs for o in check_texts(d, 'paragraphs')]
     if not any(map(str.strip, texts)): raise ValueError('there is no text to train a vocabulary on')
-    tok = train_wordpiece(texts, vocab_size or 8000, min_frequency, max_length)
+    tok = train_wordpiece(texts, vocab_size or 8000, max_length=max_length)
     if not vocab_size or len(tok) == vocab_size: return tok
     raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports {len(tok):,} pieces: ask for that many')
 

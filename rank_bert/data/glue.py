@@ -24,8 +24,6 @@ from ..checks import check_name
 from ..io import hub_reachable
 
 # %% ../../nbs/data/glue.ipynb #b10396ae
-def _split_names(o): return o.split('|') if isinstance(o, str) else list(o)
-
 class GlueTask:
     "One task: its columns and classes, on the hub and in its official files."
     def __init__(self,
@@ -43,10 +41,10 @@ class GlueTask:
         broken:str='raise', # What to do with rows of the wrong length
     ):
         store_attr()
-        self.text_cols, self.labels = _split_names(text_cols), labels and _split_names(labels)
-        self.text_in_file = _split_names(text_in_file or text_cols)
-        self.headers = {k: _split_names(v)
-                        for k, v in dict(train=header, dev=dev_header or header, test=test_header).items()}
+        self.text_cols, self.labels = text_cols.split('|'), labels and labels.split('|')
+        self.text_in_file = (text_in_file or text_cols).split('|')
+        headers = dict(train=header, dev=dev_header or header, test=test_header)
+        self.headers = {k: v.split('|') for k, v in headers.items()}
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
 
 # %% ../../nbs/data/glue.ipynb #629d7de1
