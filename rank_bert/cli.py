@@ -103,8 +103,8 @@ def evaluate(
     if is_exported(folder): res = evaluate_exported(folder, name, source, bs)
     else:
         from rank_bert.train.glue_learner import glue_learner
-        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
-                             max_length=max_length)
+        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs,
+                             n_train=bs, max_length=max_length)
         res = learn.evaluate()
     say(json_text(res)) if json else _say_scores(res)
     return res
@@ -324,15 +324,19 @@ def bench(
     budgets:several(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
+    backends:several(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
+    precisions:several(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
+    sizes:several(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
     repeats:Count=3, # Turns for each contender
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
-                   multiple_of=multiple_of, cost=cost)
+                   multiple_of=multiple_of, cost=cost, backends=backends, precisions=precisions, sizes=sizes)
     check_name(what, 'bench', BENCHES)
     from rank_bert import bench as module
     run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
+    if what == 'infer' and backends: from rank_bert.bench_infer import bench_backends as run
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
     table = run(**given, repeats=repeats, progress=in_shell() and sys.stderr.isatty())

@@ -93,7 +93,7 @@ def write_graph(
 
 def _side_files(graph, tokenizer, folder):
     "Write what other programs read beside a graph: configuration, tokenizer, the modules of a `SentenceTransformer`."
-    if graph.model is not graph.enc:
+    if graph.pooled:
         graph.model.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
     config = copy.deepcopy(graph.enc.config)

@@ -27,8 +27,8 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        sentence = any(c.__name__ == 'SentenceTransformer' for c in type(model).__mro__)
-        self.model = copy.deepcopy(model if sentence else encoder_of(model)).float().cpu().eval()
+        self.pooled = any(c.__name__ == 'SentenceTransformer' for c in type(model).__mro__)
+        self.model = copy.deepcopy(model if self.pooled else encoder_of(model)).float().cpu().eval()
         self.enc, self.family = encoder_of(self.model), family_of(self.model)
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         x = self.sample(2, 4)
@@ -43,7 +43,7 @@ class TextGraph(nn.Module):
         x = dict(zip(self.inputs, tensors))
         mask = x['attention_mask']
         if not self.family.batch_first: x['attention_mask'] = mask.float() # XLNet subtracts it from 1
-        if self.model is not self.enc:
+        if self.pooled:
             out = self.model(x)
             return out['sentence_embedding'], out['token_embeddings']
         out = self.enc(**x, return_dict=True)
