@@ -9,12 +9,14 @@ __all__ = ['BENCHES', 'finetune', 'evaluate', 'predict', 'analyze', 'sweep', 're
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import sys, time
+from functools import partial
 from inspect import signature
 from pathlib import Path
 
 from fastcore.basics import chunked
 
 from .checks import check_name
+from .cli_export import evaluate_exported, is_exported
 from .models.folder import model_config
 from .shell import (COMMANDS, Count, Fraction, Positive, Seed, check_source, command, if_interrupted,
                              in_shell, load_classifier, load_model, load_tokenizer, one_of, out_folder,
@@ -84,12 +86,12 @@ def finetune(
 # %% ../nbs/cli.ipynb #5bde1bb6
 @command
 def evaluate(
-    folder:str, # Folder of a fine-tuned model
+    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     task:str, # GLUE task
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     bs:Count=64, # Batch size
-    max_length:Count=128, # Longest input in tokens
-    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
+    max_length:Count=128, # Longest input in tokens; an exported folder has its own
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own; not for an exported folder)
     json:bool=False, # Print one JSON object
 )->dict: # Metric to value
     """Compute the official metrics of a GLUE task on its validation rows, one `name: value` a line.
@@ -98,22 +100,35 @@ def evaluate(
     check_source(source, task)
     name = task_for(folder, task)
     from rank_bert.io import json_text
-    from rank_bert.train.glue_learner import glue_learner
-    learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
-                         max_length=max_length)
-    res = learn.evaluate()
+    if is_exported(folder): res = evaluate_exported(folder, name, source, bs)
+    else:
+        from rank_bert.train.glue_learner import glue_learner
+        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
+                             max_length=max_length)
+        res = learn.evaluate()
     say(json_text(res)) if json else _say_scores(res)
     return res
 
 # %% ../nbs/cli.ipynb #127b306c
-def _prediction(p, config):
-    "The label of one row of probabilities, and the probability of each label; a regression has only a value."
+def _answers_of(folder, tokenizer, max_length, bs):
+    "A function that gives the rows of probabilities of texts, the kind of the head, and the names of its labels."
+    if is_exported(folder):
+        from rank_bert.deploy.runtime import Predictor
+        p = Predictor(folder)
+        return partial(p.predict_proba, bs=bs), p.kind, p.labels
+    model, tokenizer = load_classifier(folder), load_tokenizer(folder, tokenizer)
+    from rank_bert.data.tokens import encode_texts
     from rank_bert.models.base_models import problem_type
-    kind = problem_type(config)
+    config, batches = model.model.config, partial(encode_texts, tokenizer, max_length=max_length, bs=bs)
+    answer = lambda items: [p for x in batches(items) for p in model.predict_proba(x)]
+    return answer, problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
+
+def _prediction(p, kind, labels):
+    "The label of one row of probabilities, and the probability of each label; a regression has only a value."
     if kind == 'regression': return float(p[0]), {}
-    each = {str(config.id2label[i]): float(v) for i, v in enumerate(p)}
+    each = dict(zip(labels, map(float, p)))
     if kind == 'multi_label_classification': return ','.join(k for k, v in each.items() if v > 0.5), each
-    return str(config.id2label[int(p.argmax())]), each
+    return labels[int(p.argmax())], each
 
 def _prediction_line(label, each):
     "A prediction for the shell, separated by tabs."
@@ -123,23 +138,22 @@ def _prediction_line(label, each):
 # %% ../nbs/cli.ipynb #2fc5bbc7
 @command
 def predict(
-    folder:str, # Folder of a fine-tuned model
+    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
     bs:Count=32, # Batch size
-    max_length:Count=128, # Longest input in tokens
-    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
+    max_length:Count=128, # Longest input in tokens; an exported folder has its own
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own; not for an exported folder)
 )->list: # `(label, {label: probability})` for each text
     """Predict the label of each text, one line a text: the label, and the probability of every label.
     Example: rank-bert-predict tuned "a fine film" "a dull film" """
     if not texts: raise ValueError('no text to predict: pass one or more, or - to read them from stdin')
-    model, tokenizer, res = load_classifier(folder), load_tokenizer(folder, tokenizer), []
+    answer, kind, labels = _answers_of(folder, tokenizer, max_length, bs)
     from rank_bert.data.tables import check_texts
-    from rank_bert.data.tokens import encode_texts
+    res = []
     for items in chunked(text_items(read_texts(check_texts(texts)), text_cols(folder)), bs):
-        for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
-            for p in model.predict_proba(x):
-                res.append(_prediction(p, model.model.config))
-                say(_prediction_line(*res[-1]))
+        for p in answer(items):
+            res.append(_prediction(p, kind, labels))
+            say(_prediction_line(*res[-1]))
     return res
 
 # %% ../nbs/cli.ipynb #8907cef7
@@ -173,6 +187,7 @@ def analyze(
 
 # %% ../nbs/cli.ipynb #14ad6847
 from .cli_compress import compress
+from .cli_export import export
 
 # %% ../nbs/cli.ipynb #c1e272b1
 def _raise_failed(df):

@@ -45,7 +45,7 @@ def write_manifest(
     return folder/MANIFEST
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000012
-def _check_files(folder, files):
+def _check_hashes(folder, files):
     "Raise unless each file is in the folder with the SHA-256 that the manifest records."
     for name, sha in files.items():
         f = folder/name
@@ -75,7 +75,7 @@ def read_manifest(
     m = check_fields(json_object(folder/MANIFEST), str(folder/MANIFEST), _FIELDS)
     if missing := {m['model'], 'tokenizer.json'} - set(m['files']):
         raise ValueError(f'{folder/MANIFEST} records no hash of {min(missing)}: export the model again')
-    _check_files(folder, m['files'])
+    _check_hashes(folder, m['files'])
     return m
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000015
@@ -102,14 +102,16 @@ def _onnx_engine(file, output, precision, threads):
 ENGINES['onnx'] = _onnx_engine
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000020
-_COMPUTE = dict(fp32='f32', bf16='bf16', fp16='f16', int8='f32')
+_HALVES = dict(bf16=('BF16', 'bf16'), fp16=('FP16', 'f16')) # what a processor must be able to do, and OpenVINO's name
 
 def _openvino_engine(file, output, precision, threads):
     "Load a file into OpenVINO, with one infer request a thread."
     with needs_extra('openvino'): import openvino as ov
-    hints = dict(PERFORMANCE_HINT='LATENCY', INFERENCE_PRECISION_HINT=_COMPUTE[precision])
+    core, (ability, kind) = ov.Core(), _HALVES.get(precision, ('FP32', 'f32'))
+    able = ability in core.get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
+    hints = dict(PERFORMANCE_HINT='LATENCY', INFERENCE_PRECISION_HINT=kind if able else 'f32')
     if threads: hints['INFERENCE_NUM_THREADS'] = threads
-    with named_errors(file): model = ov.Core().compile_model(str(file), 'CPU', hints)
+    with named_errors(file): model = core.compile_model(str(file), 'CPU', hints)
     own = threading.local()
     def run(x):
         if not hasattr(own, 'request'): own.request = model.create_infer_request()
@@ -170,7 +172,7 @@ class Predictor:
 
     def __repr__(self):
         m = self.settings
-        return f"{self.folder}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
+        return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
 
     def _require(self, kinds, method):
         if self.kind in kinds: return
