@@ -103,8 +103,8 @@ def evaluate(
     if is_exported(folder): res = evaluate_exported(folder, name, source, bs)
     else:
         from rank_bert.train.glue_learner import glue_learner
-        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
-                             max_length=max_length)
+        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs,
+                             n_train=bs, max_length=max_length)
         res = learn.evaluate()
     say(json_text(res)) if json else _say_scores(res)
     return res
