@@ -234,8 +234,8 @@ def neurons(b, budget):
 
 @idea
 def both(b, budget):
-    "Three quarters of the neurons, and low rank for what is left, at the same number of weights."
-    for fraction in (.875, .75):
+    "Fewer neurons, and low rank for what is left of the matrices, at the same number of weights."
+    for fraction in (.75, .5):
         pruned, _ = _pruned_ffn(b, b.model, fraction)
         cal = calibrate(pruned, b.batches, b.n, progress=False)
         d = Decomposed(pruned, 'kronecker', cal, progress=False)

@@ -158,7 +158,7 @@ def compress(
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
     texts:str=None, # Text file to calibrate on instead, without labels; a tab separates the parts of a pair
-    n_train:Count=None, # Rows, or lines of the text file, to learn from, the longest of four times as many (default: 1024)
+    n_train:Count=None, # Rows or lines of text to learn from, the longest of four times as many (default: 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats); no refit

@@ -23,7 +23,7 @@ from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import allocate, check_least, get_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit, refit as refit_to
-from .batches import longest_sentences
+from .batches import batches_of_texts, longest_sentences
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
 def encoder_params(
@@ -250,6 +250,13 @@ def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
+# %% ../../nbs/rank/compress.ipynb #0compr02
+def _batches_from(model, data):
+    "Tokenise `data` if it is a list of texts."
+    first = data[0] if isinstance(data, (list, tuple)) and data else None
+    pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
+    return batches_of_texts(model, data) if isinstance(first, str) or pair else data
+
 # %% ../../nbs/rank/compress.ipynb #0compr01
 def _refit(dense, small, batches, stats, progress):
     "Refit a compressed model, unless nothing in it is factorised."
@@ -264,7 +271,7 @@ def _refit(dense, small, batches, stats, progress):
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # Batches to calibrate on, or a `Calibration` or `Decomposed` of this model; 'svd' needs none
+    data=None, # Texts or batches to learn from, or a `Calibration` or `Decomposed` of this model; 'svd' needs none
     method:str='kronecker', # Name in `DECOMPOSITIONS`
     allocator:str='optimal', # Name in `ALLOCATORS`
     cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or f(rank, out, in)
@@ -282,7 +289,7 @@ def compress(
     batches = data is not None and not isinstance(data, (Calibration, Decomposed))
     if isinstance(data, Decomposed): data.check(model, method)
     asked = _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of)
-    if batches: data = longest_sentences(data, n_samples)
+    if batches: data = longest_sentences(_batches_from(model, data), n_samples)
     new, predicted, stats = model, 0., None
     for k in range(steps):
         d = data if isinstance(data, Decomposed) else Decomposed(new, method, data, n_samples, progress)
