@@ -12,6 +12,12 @@ import difflib, math, re
 from numbers import Integral, Real
 
 # %% ../nbs/checks.ipynb #ff73ade9
+def _checked_number(value, name, kind, fits, want, none):
+    "Return `value`; raise `ValueError` unless it is a number of this `kind` that `fits`, or None if that is allowed."
+    if none and value is None: return None
+    if isinstance(value, kind) and not isinstance(value, bool) and fits(value): return value
+    raise ValueError(f"{name} must be a {want}{' or None' if none else ''}, got {value!r}")
+
 def check_count(
     value, # What the caller passed
     name:str, # Name of the argument, for the error
@@ -20,11 +26,10 @@ def check_count(
     none:bool=False, # Is None allowed too?
 )->int: # `value`
     "Raise `ValueError` unless `value` is a whole number from `least` to `most`."
-    if none and value is None: return None
-    whole = not isinstance(value, bool) and isinstance(value, Integral)
-    if whole and least <= value <= (math.inf if most is None else most): return int(value)
-    want = f'from {least} to {most}' if most is not None else 'of at least 1' if least == 1 else f'of at least {least}'
-    raise ValueError(f"{name} must be a whole number {want}{' or None' if none else ''}, got {value!r}")
+    want = f'of at least {least}' if most is None else f'from {least} to {most}'
+    fits = lambda v: least <= v <= (math.inf if most is None else most)
+    value = _checked_number(value, name, Integral, fits, f'whole number {want}', none)
+    return None if value is None else int(value)
 
 # %% ../nbs/checks.ipynb #8c6ebdf6
 def check_positive(
@@ -34,11 +39,8 @@ def check_positive(
     none:bool=False, # Is None allowed too?
 )->float: # `value`
     "Raise `ValueError` unless `value` is a positive finite number."
-    if none and value is None: return None
-    real = not isinstance(value, bool) and isinstance(value, Real)
-    if real and (0 < value < math.inf or zero and value == 0): return value
-    want = 'number of at least 0' if zero else 'positive number'
-    raise ValueError(f"{name} must be a {want}{' or None' if none else ''}, got {value!r}")
+    fits = lambda v: 0 < v < math.inf or zero and v == 0
+    return _checked_number(value, name, Real, fits, 'number of at least 0' if zero else 'positive number', none)
 
 # %% ../nbs/checks.ipynb #76afdba4
 def check_fraction(
@@ -49,11 +51,9 @@ def check_fraction(
     none:bool=False, # Is None allowed too?
 )->float: # `value`
     "Raise `ValueError` unless `value` is a fraction between 0 and 1."
-    if none and value is None: return None
-    real = not isinstance(value, bool) and isinstance(value, Real)
-    if real and (0 < value < 1 or zero and value == 0 or one and value == 1): return value
-    want = f"{'[' if zero else '('}0, 1{']' if one else ')'}"
-    raise ValueError(f"{name} must be a fraction in {want}{' or None' if none else ''}, got {value!r}")
+    fits = lambda v: 0 < v < 1 or zero and v == 0 or one and v == 1
+    want = f"fraction in {'[' if zero else '('}0, 1{']' if one else ')'}"
+    return _checked_number(value, name, Real, fits, want, none)
 
 # %% ../nbs/checks.ipynb #64fdf377
 def check_name(

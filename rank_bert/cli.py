@@ -9,11 +9,14 @@ __all__ = ['BENCHES', 'finetune', 'evaluate', 'predict', 'analyze', 'sweep', 're
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import sys, time
+from functools import partial
+from inspect import signature
 from pathlib import Path
 
 from fastcore.basics import chunked
 
 from .checks import check_name
+from .cli_export import evaluate_exported, is_exported
 from .models.folder import model_config
 from .shell import (COMMANDS, Count, Fraction, Positive, Seed, check_source, command, if_interrupted,
                              in_shell, load_classifier, load_model, load_tokenizer, one_of, out_folder,
@@ -63,8 +66,7 @@ def finetune(
     Example: rank-bert-finetune sst2 --source sample --out tuned"""
     start, weights = time.perf_counter(), pretrained_flag(pretrained, scratch)
     out = out_folder(out or f'runs/{task}', overwrite)
-    check_source(source, task)
-    from rank_bert.data.glue import glue_source
+    source = check_source(source, task)
     from rank_bert.train.glue_learner import glue_learner
     from rank_bert.train.learner import default_epochs, default_lr
     settings = dict(n_train=n_train, bs=bs, max_length=max_length, seed=seed, tokenizer=tokenizer, bf16=bf16)
@@ -73,7 +75,7 @@ def finetune(
     rows = len(learn.dls.train_ds)
     say(f'{learn.task}: {rows:,} training rows, {len(learn.dls.valid_ds):,} validation rows; weights: {origin}')
     _fit(learn, epochs, lr)
-    settings |= dict(task=learn.task, model=model, source=str(glue_source(source)), rows=rows, epochs=epochs, lr=lr)
+    settings |= dict(task=learn.task, model=model, source=str(source), rows=rows, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
     _say_scores(results['metrics'])
@@ -84,12 +86,12 @@ def finetune(
 # %% ../nbs/cli.ipynb #5bde1bb6
 @command
 def evaluate(
-    folder:str, # Folder of a fine-tuned model
+    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     task:str, # GLUE task
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
     bs:Count=64, # Batch size
-    max_length:Count=128, # Longest input in tokens
-    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
+    max_length:Count=128, # Longest input in tokens; an exported folder has its own
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own; not for an exported folder)
     json:bool=False, # Print one JSON object
 )->dict: # Metric to value
     """Compute the official metrics of a GLUE task on its validation rows, one `name: value` a line.
@@ -98,22 +100,35 @@ def evaluate(
     check_source(source, task)
     name = task_for(folder, task)
     from rank_bert.io import json_text
-    from rank_bert.train.glue_learner import glue_learner
-    learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
-                         max_length=max_length)
-    res = learn.evaluate()
+    if is_exported(folder): res = evaluate_exported(folder, name, source, bs)
+    else:
+        from rank_bert.train.glue_learner import glue_learner
+        learn = glue_learner(name, folder, source=source, tokenizer=load_tokenizer(folder, tokenizer), bs=bs,
+                             n_train=bs, max_length=max_length)
+        res = learn.evaluate()
     say(json_text(res)) if json else _say_scores(res)
     return res
 
 # %% ../nbs/cli.ipynb #127b306c
-def _prediction(p, config):
-    "The label of one row of probabilities, and the probability of each label; a regression has only a value."
+def _answers_of(folder, tokenizer, max_length, bs):
+    "A function that gives the rows of probabilities of texts, the kind of the head, and the names of its labels."
+    if is_exported(folder):
+        from rank_bert.deploy.runtime import Predictor
+        p = Predictor(folder)
+        return partial(p.predict_proba, bs=bs), p.kind, p.labels
+    model, tokenizer = load_classifier(folder), load_tokenizer(folder, tokenizer)
+    from rank_bert.data.tokens import encode_texts
     from rank_bert.models.base_models import problem_type
-    kind = problem_type(config)
+    config, batches = model.model.config, partial(encode_texts, tokenizer, max_length=max_length, bs=bs)
+    answer = lambda items: [p for x in batches(items) for p in model.predict_proba(x)]
+    return answer, problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
+
+def _prediction(p, kind, labels):
+    "The label of one row of probabilities, and the probability of each label; a regression has only a value."
     if kind == 'regression': return float(p[0]), {}
-    each = {str(config.id2label[i]): float(v) for i, v in enumerate(p)}
+    each = dict(zip(labels, map(float, p)))
     if kind == 'multi_label_classification': return ','.join(k for k, v in each.items() if v > 0.5), each
-    return str(config.id2label[int(p.argmax())]), each
+    return labels[int(p.argmax())], each
 
 def _prediction_line(label, each):
     "A prediction for the shell, separated by tabs."
@@ -123,33 +138,23 @@ def _prediction_line(label, each):
 # %% ../nbs/cli.ipynb #2fc5bbc7
 @command
 def predict(
-    folder:str, # Folder of a fine-tuned model
+    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
     bs:Count=32, # Batch size
-    max_length:Count=128, # Longest input in tokens
-    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own)
+    max_length:Count=128, # Longest input in tokens; an exported folder has its own
+    tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own; not for an exported folder)
 )->list: # `(label, {label: probability})` for each text
     """Predict the label of each text, one line a text: the label, and the probability of every label.
     Example: rank-bert-predict tuned "a fine film" "a dull film" """
     if not texts: raise ValueError('no text to predict: pass one or more, or - to read them from stdin')
-    for i, o in enumerate(texts, 1):
-        if not isinstance(o, str): raise TypeError(f'text {i} is {o!r} ({type(o).__name__}), not a string')
-    model, tokenizer, res = load_classifier(folder), load_tokenizer(folder, tokenizer), []
-    from rank_bert.data.tokens import encode_texts
-    for items in chunked(text_items(read_texts(texts), text_cols(folder)), bs):
-        for x in encode_texts(tokenizer, items, max_length=max_length, bs=bs):
-            for p in model.predict_proba(x):
-                res.append(_prediction(p, model.model.config))
-                say(_prediction_line(*res[-1]))
+    answer, kind, labels = _answers_of(folder, tokenizer, max_length, bs)
+    from rank_bert.data.tables import check_texts
+    res = []
+    for items in chunked(text_items(read_texts(check_texts(texts)), text_cols(folder)), bs):
+        for p in answer(items):
+            res.append(_prediction(p, kind, labels))
+            say(_prediction_line(*res[-1]))
     return res
-
-# %% ../nbs/cli.ipynb #fa0af4ba
-def _draw(model, table, metric, path):
-    "Draw the spectra, or a column of the report, into a file."
-    from rank_bert.io import new_file
-    from rank_bert.rank.metrics import plot_ranks, plot_spectra
-    fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
-    with new_file(path) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -165,14 +170,16 @@ def analyze(
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
-    from rank_bert.rank.metrics import rank_report
+    from rank_bert.rank.metrics import plot_ranks, plot_spectra, rank_report
     files = [check_new(o, overwrite=True, folder=False) for o in (csv, plot) if o]
     model = load_model(folder)
     table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
     if csv:
         with new_file(csv) as tmp: table.to_csv(tmp, index=False)
-    if plot: _draw(model, table, metric, plot)
+    if plot:
+        fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
+        with new_file(plot) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
     shown = table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
     say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format))
     for o in files: say(f'written: {o}')
@@ -180,6 +187,7 @@ def analyze(
 
 # %% ../nbs/cli.ipynb #14ad6847
 from .cli_compress import compress
+from .cli_export import export
 
 # %% ../nbs/cli.ipynb #c1e272b1
 def _raise_failed(df):
@@ -290,23 +298,19 @@ def pretrain(
 )->dict: # What `results.json` holds
     """Pretrain a masked language model on text files, and save it as a transformers folder with its vocabulary.
     Example: rank-bert-pretrain wiki.txt --model tiny --minutes 10 --out mine"""
-    if not files: raise ValueError('no text to read: pass one or more files')
-    for o in files:
-        if not Path(o).expanduser().exists(): raise FileNotFoundError(f'{o}: no such file or folder')
     out_folder(out, overwrite)
     _say_checkpoint(Path(f'{out}.checkpoint').expanduser(), resume)
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,
-              layout=layout, valid=valid,
-              next_sentence=next_sentence, every=every, seed=seed, bf16=bf16, resume=resume, overwrite=overwrite,
-              progress=in_shell() and sys.stderr.isatty(), report=_say_step)
+              layout=layout, valid=valid, next_sentence=next_sentence, every=every, seed=seed, bf16=bf16,
+              resume=resume, overwrite=overwrite, progress=in_shell() and sys.stderr.isatty(), report=_say_step)
     _say_scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')})
     say(f"saved in {out} after {res['seconds']:.0f} s")
     return res
 
 # %% ../nbs/cli.ipynb #7d35cfde
-BENCHES = dict(train='bench_train', compress='bench_compress', infer='bench_infer')
+BENCHES = ('train', 'compress', 'infer')
 
 @command
 def bench(
@@ -320,26 +324,24 @@ def bench(
     budgets:several(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
+    backends:several(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
+    precisions:several(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
+    sizes:several(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
     repeats:Count=3, # Turns for each contender
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
-                   multiple_of=multiple_of, cost=cost)
-    name = BENCHES[check_name(what, 'bench', BENCHES)]
+                   multiple_of=multiple_of, cost=cost, backends=backends, precisions=precisions, sizes=sizes)
+    check_name(what, 'bench', BENCHES)
     from rank_bert import bench as module
-    table = _bench(getattr(module, name), what, {k: v for k, v in options.items() if v is not None}, repeats)
+    run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
+    if what == 'infer' and backends: from rank_bert.bench_infer import bench_backends as run
+    if odd := sorted(given.keys() - signature(run).parameters):
+        raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
+    table = run(**given, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
     say(table.to_string())
     return table
-
-# %% ../nbs/cli.ipynb #f1f787d8
-def _bench(f, what, options, repeats):
-    "Call a bench with the options that you passed, if it takes them."
-    from inspect import signature
-    for k in options:
-        if k not in signature(f).parameters:
-            raise ValueError(f"rank-bert-bench {what} takes no --{k.replace('_', '-')}")
-    return f(**options, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command

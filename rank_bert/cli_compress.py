@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .checks import check_count
 from .models.folder import model_config
-from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command, default_source, in_shell,
+from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command, in_shell,
                              load_model, load_tokenizer, one_of, out_folder, save_results, saved_settings, say,
                              task_for, text_cols, text_items)
 
@@ -37,11 +37,10 @@ def _text_batches(folder, file, tokenizer, n, max_length):
     "Tokenise the first `n` lines of a text file."
     from rank_bert.data.tables import read_lines
     from rank_bert.data.tokens import encode_texts
-    if tokenizer is None: raise ValueError(f'{folder} has no tokenizer files to read --texts with: pass --tokenizer')
     return encode_texts(tokenizer, list(text_items(read_lines(file)[:n], text_cols(folder))), max_length=max_length)
 
 # %% ../nbs/cli_compress.ipynb #cc000012
-def _check_ranks_text(value, name):
+def _parse_ranks(value, name):
     "Parse `NAME=RANK,...`; a dict is passed on."
     if not isinstance(value, str): return value
     pairs = [[p.strip() for p in o.split('=')] for o in value.split(',')]
@@ -49,7 +48,7 @@ def _check_ranks_text(value, name):
         raise ValueError(f"{name} must be like query=8,0=none (a role, layer or name; a rank or none), got {value!r}")
     return {int(k) if k.isdecimal() else k: None if r == 'none' else int(r) for k, r in pairs}
 
-Ranks = Arg(str, _check_ranks_text)
+Ranks = Arg(str, _parse_ranks)
 
 # %% ../nbs/cli_compress.ipynb #cc000022
 def _data_for(folder, method, task, source, texts, n_train, max_length, seed):
@@ -57,16 +56,19 @@ def _data_for(folder, method, task, source, texts, n_train, max_length, seed):
     given = dict(task=task, source=source, texts=texts, n_train=n_train, max_length=max_length)
     known = {} if task or texts or method == 'svd' else _recorded_data(folder)
     data = dict(given, **dict(n_train=1024, max_length=128, seed=seed) | known | {k: v for k, v in given.items() if v})
-    if data['task']: check_source(data['source'], data['task'])
+    if data['task']: data['source'] = str(check_source(data['source'], data['task']))
     return data
 
 # %% ../nbs/cli_compress.ipynb #cc000015
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
+    from rank_bert.rank.batches import longest_sentences
     from rank_bert.rank.compress import Decomposed, compress as compress_model, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
+    how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
     run = dict(n_samples=n_samples, progress=in_shell() and sys.stderr.isatty())
+    if data is not None: data = longest_sentences(data, n_samples)
     seen = data if get_decomposition(method).needs else None
     if max_loss_increase is None:
         small = compress_model(model, budget or .5, seen, method, **compression, **how, **run)
@@ -91,6 +93,7 @@ def _compress_on_task(folder, tokenizer, task, shrink, seed, **data):
 def _compress_data(folder, tokenizer, shrink, texts, **data):
     "Compress with the data of `_data_for`: the smaller model, its tokenizer, and the scores if there is a task."
     tok = load_tokenizer(folder, tokenizer, optional=not (data['task'] or texts))
+    data['n_train'] *= 4 # for `longest_sentences`
     if data['task']: return _compress_on_task(folder, tok, shrink=shrink, **data)
     batches = _text_batches(folder, texts, tok, data['n_train'], data['max_length']) if texts else None
     return shrink(load_model(folder), batches), tok, dict(before=None, after=None)
@@ -102,19 +105,19 @@ def _write_model(model, tokenizer, dense, folder):
     "Save a model and its tokenizer, with its factors multiplied out if `dense`."
     from rank_bert.models.base_models import quiet_transformers
     from rank_bert.rank.plan import to_dense
+    model = getattr(model, 'model', model)
     with quiet_transformers():
         (to_dense(model) if dense else model).save_pretrained(folder)
         if tokenizer is not None: tokenizer.save_pretrained(folder)
 
 # %% ../nbs/cli_compress.ipynb #cc000018
-def _compress_results(done, model, scores, settings):
+def _compress_results(model, scores, settings):
     "What `results.json` holds of a compression."
-    if settings['task']: settings = settings | dict(source=str(settings['source'] or default_source()))
+    done, config = model.compression, getattr(model, 'model', model).config
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
                 refit=done.refit and done.refit.kept, budget=done.budget, plan=dict(done.plan),
-                embedding_rank=done.embedding_rank, **scores,
-                params=done.params, settings=settings,
-                weights_from=getattr(model.config, 'weights_from', None) or f"folder: {settings['model']}")
+                embedding_rank=done.embedding_rank, **scores, params=done.params, settings=settings,
+                weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli_compress.ipynb #cc000019
 def _check_options(method, budget, max_loss_increase, steps, task, texts, source):
@@ -155,7 +158,7 @@ def compress(
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
     texts:str=None, # Text file to calibrate on instead, without labels; a tab separates the parts of a pair
-    n_train:Count=None, # Training rows, or lines of the text file, to calibrate on (default: at most 1024)
+    n_train:Count=None, # Rows or lines of text to learn from, the longest of four times as many (default: 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats); no refit
@@ -176,12 +179,10 @@ def compress(
     size, data = _megabytes(was), _data_for(folder, method, task, source, texts, n_train, max_length, seed)
     asked = dict(max_loss_increase=max_loss_increase, embeddings=embeddings, fixed_ranks=fixed_ranks,
                  multiple_of=multiple_of)
-    allocator = allocator or ('uniform' if method == 'svd' else 'optimal')
     shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator,
                      compression=dict(steps=steps, refit=not no_refit), n_samples=data['n_train'], **asked)
     model, tok, scores = _compress_data(folder, tokenizer, shrink, **data)
-    done, hf = model.compression, getattr(model, 'model', model)
-    results = _compress_results(done, hf, scores, dict(model=str(folder), **data, **asked))
-    out = save_results(out, overwrite, partial(_write_model, hf, tok, dense), results)
-    _say_compressed(done, scores, out, size, dense)
+    results = _compress_results(model, scores, dict(model=str(folder), **data, **asked))
+    out = save_results(out, overwrite, partial(_write_model, model, tok, dense), results)
+    _say_compressed(model.compression, scores, out, size, dense)
     return results

@@ -94,7 +94,7 @@ def check_new(
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken and not overwrite:
-        raise FileExistsError(f'{path} already exists: choose another place, remove it, or ask to overwrite it')
+        raise FileExistsError(f'{path} already exists: choose another place, remove it, or overwrite it (--overwrite)')
     if taken and folder and not _is_result(path):
         raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: '
                               'choose another place, or remove it yourself')

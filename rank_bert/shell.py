@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Fraction', 'Positive', 'Seed', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell', 'command',
-           'printable', 'say', 'if_interrupted', 'out_folder', 'is_classifier', 'num_labels_of', 'task_for',
-           'default_source', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'pretrained_flag',
-           'save_results', 'read_texts', 'text_items', 'saved_settings', 'text_cols', 'run_line']
+           'printable', 'say', 'if_interrupted', 'out_folder', 'task_for', 'check_source', 'load_classifier',
+           'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'text_items',
+           'saved_settings', 'text_cols', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
 import io, os, runpy, shlex, sys, tempfile, warnings
@@ -183,30 +183,20 @@ def out_folder(
     "Raise `OSError` unless we may write the folder `out`."
     from rank_bert.io import check_new
     out = Path(out).expanduser()
-    if not overwrite and out.is_dir() and any(out.iterdir()):
-        raise FileExistsError(f'{out} already exists: choose another --out, remove it, or pass --overwrite')
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
-# %% ../nbs/shell.ipynb #b580184b
-def is_classifier(
-    config:dict, # From `model_config`
-)->bool:
-    "Tell whether a model has a classifier."
-    return 'SequenceClassification' in str(config.get('architectures'))
-
 # %% ../nbs/shell.ipynb #e2ece132
-def num_labels_of(
-    folder:str|Path, # Folder of a saved classifier
-)->int:
+def _is_classifier(config): return 'SequenceClassification' in str(config.get('architectures'))
+
+def _num_labels_of(folder):
     "Count the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
-    if not is_classifier(config):
+    if not _is_classifier(config):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
-    labels = config.get('id2label') or (0, 1)
-    if isinstance(labels, (dict, tuple)): return len(labels)
-    raise ValueError(f'{folder}/config.json: id2label is {labels!r}, not the names of the labels')
+    labels = config.get('id2label')
+    return len(labels) if isinstance(labels, dict) else 2 # loading a model refuses what is no dict
 
 # %% ../nbs/shell.ipynb #3b826add2
 def task_for(
@@ -214,7 +204,7 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = num_labels_of(folder)
+    n = _num_labels_of(folder)
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
     name = glue_task(task).name
@@ -222,20 +212,17 @@ def task_for(
     raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: fine-tune it for that task')
 
 # %% ../nbs/shell.ipynb #3b826ad1
-def default_source():
-    "Where GLUE comes from if you don't say: $RANK_BERT_GLUE, or the hub."
-    return os.environ.get('RANK_BERT_GLUE') or 'hub'
-
 def check_source(
-    source:str, # 'sample', 'hub', a folder, or None for the default
+    source:str, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
     task:str, # GLUE task, for the error
-):
+)->str: # `source`, or where the task comes from otherwise
     "Raise `OSError` if a task must come from a hub that does not answer, and was never downloaded."
-    if (source or default_source()) != 'hub': return
+    source = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    if source != 'hub': return source
     from huggingface_hub.constants import HF_HOME
     from rank_bert.io import hub_reachable
     cache = Path(os.environ.get('HF_DATASETS_CACHE') or Path(HF_HOME)/'datasets')
-    if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return
+    if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return source
     raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
                   'the sample inside the package, or --source FOLDER for the official files')
 
@@ -244,7 +231,7 @@ def load_classifier(
     folder:str|Path, # Folder of a saved classifier, dense or factorised
 ): # `BertWrapper`, in evaluation mode
     "Load a classifier from its folder."
-    n = num_labels_of(folder)
+    n = _num_labels_of(folder)
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -253,7 +240,7 @@ def load_model(
     folder:str|Path, # Folder of a saved model, dense or factorised
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
-    if is_classifier(model_config(folder)): return load_classifier(folder).model
+    if _is_classifier(model_config(folder)): return load_classifier(folder).model
     from rank_bert.models.base_models import get_encoder
     return get_encoder(folder)
 
@@ -264,9 +251,7 @@ def load_tokenizer(
     optional:bool=False, # Return None if the folder has none?
 ):
     "Load the tokenizer called `tokenizer`, or else that of the model."
-    if not (tokenizer or has_tokenizer(folder)):
-        if optional: return None
-        raise FileNotFoundError(f'{folder} has no tokenizer files: pass --tokenizer')
+    if optional and not tokenizer and not has_tokenizer(folder): return None
     from rank_bert.models.base_models import get_tokenizer
     return get_tokenizer(tokenizer or folder)
 

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 
 # %% auto #0
 __all__ = ['TEXT_FORMATS', 'LAYOUTS', 'SHARES', 'plain_documents', 'wikitext_documents', 'read_corpus', 'split_documents',
-           'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'unigram_entropy', 'MaskedTexts', 'check_layout',
-           'make_examples', 'MaskedDL']
+           'corpus_tokenizer', 'Corpus', 'tokenize_corpus', 'unigram_entropy', 'MaskedTexts', 'make_examples',
+           'MaskedDL']
 
 # %% ../../nbs/data/corpus.ipynb #81926463
 import re
@@ -101,19 +101,15 @@ def split_documents(
 def corpus_tokenizer(
     docs:list, # Documents
     vocab_size:int=None, # Number of pieces; None for 8,000, or as many as the text supports
-    min_frequency:int=2, # Fewest occurrences of a joined pair
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case)
     "Train a WordPiece tokenizer on documents, the same one each time."
     check_count(vocab_size, 'vocab_size', 6, none=True)
     texts = [o.replace('[UNK]', ' ') for d in docs for o in check_texts(d, 'paragraphs')]
     if not any(map(str.strip, texts)): raise ValueError('there is no text to train a vocabulary on')
-    tok = train_wordpiece(texts, vocab_size or 8000, min_frequency, max_length)
+    tok = train_wordpiece(texts, vocab_size or 8000, max_length=max_length)
     if not vocab_size or len(tok) == vocab_size: return tok
-    if len(tok) > vocab_size:
-        raise ValueError(f'vocab_size is {vocab_size:,}, but the text has {len(tok):,} single characters already')
-    raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports only {len(tok):,} pieces '
-                     f'that occur {min_frequency} times: ask for fewer')
+    raise ValueError(f'vocab_size is {vocab_size:,}, but the text supports {len(tok):,} pieces: ask for that many')
 
 # %% ../../nbs/data/corpus.ipynb #9ca828b1
 class Corpus:
@@ -240,16 +236,6 @@ def _sentence_pairs(corpus, max_length, seed):
     y = (other != np.arange(len(lens))).astype(np.int64)
     return _assemble_rows(corpus.ids, corpus.heads, starts, lens, corpus.tokenizer, max_length=max_length, y=y)
 
-# %% ../../nbs/data/corpus.ipynb #ed2fcf13
-def check_layout(
-    layout:str, # Key of `LAYOUTS`, or 'pairs'
-    max_length:int, # Most tokens of a row
-    longest:int=None, # `model_max_length` of a tokenizer
-):
-    "Raise `ValueError` unless you can make such rows."
-    check_name(layout, 'layout', [*LAYOUTS, 'pairs'])
-    check_count(max_length, 'max_length', 8, longest)
-
 # %% ../../nbs/data/corpus.ipynb #b05f92d4
 def make_examples(
     corpus:Corpus, # Tokens
@@ -258,7 +244,8 @@ def make_examples(
     seed:int=42, # For 'pairs': decides which second segments are exchanged
 )->MaskedTexts:
     "Arrange the tokens of a corpus in rows."
-    check_layout(layout, max_length, corpus.tokenizer.model_max_length)
+    check_name(layout, 'layout', [*LAYOUTS, 'pairs'])
+    check_count(max_length, 'max_length', 8, corpus.tokenizer.model_max_length)
     if layout == 'pairs': return _sentence_pairs(corpus, max_length, seed)
     ids, heads, bounds = LAYOUTS[layout](corpus)
     starts, lens = _row_bounds(bounds, max_length - 2)

@@ -105,13 +105,6 @@ def _read_flag(v, where):
     if str(v) in ('0', '1'): return v == '1'
     raise ValueError(f'{where} is {v!r}, which is not 0 or 1')
 
-def _split_strings(labels, sep, where):
-    "Split strings of labels at `sep`."
-    for i, o in enumerate(labels):
-        if not isinstance(o, str):
-            raise ValueError(f'{where}[{i}] is {o!r}: every row needs a string of labels, an empty one for none')
-    return [[p.strip() for p in o.split(sep) if p.strip()] for o in labels]
-
 # %% ../../nbs/data/labels.ipynb #66cc6ff9
 def _is_hot(rows):
     "Are these rows of 0 and 1, all of one length?"
@@ -153,7 +146,8 @@ def read(self:Labels,
                  for c in self.col]
         return [[c for c, o in zip(self.col, row) if o] for row in zip(*flags)]
     labels, where = table_column(table, self.col, split), f'{split} {self.col}'
-    if self.sep is not None: return _split_strings(labels, self.sep, where)
+    if self.sep is not None:
+        return [[p.strip() for p in o.split(self.sep) if p.strip()] for o in check_texts(labels, where)]
     for i, o in enumerate(labels if is_multi_label(labels) else []):
         if not is_multi_label([o]) or any(pd.api.types.is_scalar(p) and pd.isna(p) for p in o):
             raise ValueError(f'{where}[{i}] is {o!r}: every row needs a list of labels, an empty one for none')

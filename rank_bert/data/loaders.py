@@ -15,7 +15,7 @@ from fastai.data.transforms import CategoryMap
 from fastai.imports import dispatch
 from fastai.text.data import SortedDL
 from fastai.torch_core import default_device, to_cpu
-from fastcore.basics import listify, merge, patch, store_attr
+from fastcore.basics import listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
@@ -58,20 +58,18 @@ class TextDL(SortedDL):
         bs:int=32, # Batch size
         shuffle:bool=False, # Draw a new order each epoch? Otherwise sort from the longest to the shortest
         seed:int=42, # Decides the orders
-        chunk:int=50, # Batches sorted together
         num_workers:int=0, # Processes; making a batch is faster than sending it
         res=None, # fastai sets this, but the lengths are known
         **kwargs
     ):
         check_count(bs, 'bs'); check_count(seed, 'seed', 0)
-        store_attr('seed,chunk')
-        self.epoch = 0
+        self.seed, self.epoch = seed, 0
         super().__init__(dataset, res=dataset.lengths, bs=bs, shuffle=shuffle, num_workers=num_workers, **kwargs)
     def create_item(self, s): return s or 0
     def create_batch(self, b): return self.dataset.batch(b)
     def retain(self, res, b): return res
     def new(self, dataset=None, **kwargs):
-        return super().new(dataset, **merge(dict(seed=self.seed, chunk=self.chunk), kwargs))
+        return super().new(dataset, **{'seed': self.seed, **kwargs})
 
 # %% ../../nbs/data/loaders.ipynb #0cae7860
 @patch
@@ -80,7 +78,7 @@ def get_idxs(self:TextDL):
     if not self.shuffle: return np.argsort(-self.res, kind='stable').tolist()
     rng = np.random.default_rng([self.seed, self.epoch])
     self.epoch += 1
-    return length_sorted_order(self.res, self.bs, rng, self.chunk).tolist()
+    return length_sorted_order(self.res, self.bs, rng).tolist()
 
 @patch
 def one_batch(self:TextDL):
@@ -98,7 +96,7 @@ def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryM
 def padding(self:TextDL):
     "Share of padding: in these batches, in random ones, and if all were padded to `max_length`."
     n, rng = len(self.res), np.random.default_rng(self.seed)
-    ours = length_sorted_order(self.res, self.bs, rng, self.chunk) if self.shuffle else self.get_idxs()
+    ours = length_sorted_order(self.res, self.bs, rng) if self.shuffle else self.get_idxs()
     return dict(batches=padding_share(self.res, ours, self.bs),
                 random=padding_share(self.res, rng.permutation(n), self.bs),
                 max_length=float(1 - self.res.mean()/self.dataset.max_length))

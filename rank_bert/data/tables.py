@@ -45,9 +45,8 @@ def read_lines(
     return lines
 
 # %% ../../nbs/data/tables.ipynb #b3f856be
-def _string_frame(path, rows, names=None):
-    "Make a frame of `rows` (line -> fields), the first of which has the names if you give none, and check the lengths."
-    if names is None: names = rows.pop(next(iter(rows)))
+def _string_frame(path, rows, names):
+    "Make a frame of `rows` (line -> fields), and check their lengths."
     if not rows: raise ValueError(f'{path} has a header but no rows')
     if len(set(names)) < len(names): raise ValueError(f'{path}: two columns have the same name ({reprlib.repr(names)})')
     for line, row in rows.items():
@@ -102,7 +101,7 @@ def read_csv(
         raise ValueError(f'{path}, line {start}: {e} (put quotation marks around each field that has a quotation mark, '
                          'a comma or a line end)') from None
     if not rows: raise ValueError(f'{path} is empty')
-    return _string_frame(path, rows)
+    return _string_frame(path, rows, rows.pop(next(iter(rows))))
 
 # %% ../../nbs/data/tables.ipynb #2d04b2c9
 def _name_classes(o, names):
@@ -125,10 +124,7 @@ def as_table(
     if isinstance(data, pd.DataFrame) and not data.columns.is_unique:
         raise ValueError(f'two columns of the frame have the same name ({", ".join(map(str, data.columns))})')
     cols = {k: [None if o is pd.NA else o for o in v] for k, v in cols.items()}
-    first, n = next(((k, len(v)) for k, v in cols.items()), ('', 0))
-    for k, v in cols.items():
-        if len(v) != n: raise ValueError(f'columns of different length: {first} has {n} rows, {k} {len(v)}')
-    res = pd.DataFrame({k: pd.Series(v, dtype=object) for k, v in cols.items()})
+    res = pd.DataFrame(cols, dtype=object)
     res.attrs['classes'] = classes
     return res
 

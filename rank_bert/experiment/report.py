@@ -373,7 +373,7 @@ def _settings_section(df, records, names):
 # %% ../../nbs/experiment/report.ipynb #4f4534b7
 _SINGULAR = {'runs finished': 'run finished', 'ways to compress': 'way to compress', 'of computing': 'of computing'}
 
-def _facts(df):
+def _about(df):
     "What the sweep consisted of, at a glance."
     done = df[df.status == 'done']
     ways = df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups
@@ -391,7 +391,7 @@ def _page(df, records, title, others):
                               _tables_section(df, summary, names))
     models = [o for m in sorted(set(df.model)) for o in (', ', _model_name(m, names))][1:]
     warn = H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else ''
-    return html_page(title, H.Header(H.H1(title), H.P(', '.join(sorted(set(df.task))), ' · ', *models)), _facts(df),
+    return html_page(title, H.Header(H.H1(title), H.P(', '.join(sorted(set(df.task))), ' · ', *models)), _about(df),
                      warn, *parts, *_settings_section(df, records, names),
                      H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ '
                               'in the same folder.'))

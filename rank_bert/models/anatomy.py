@@ -23,9 +23,7 @@ def encoder_of(
 )->nn.Module: # The outermost `PreTrainedModel` inside `model`
     "Find the transformers model in `model`."
     from transformers import PreTrainedModel # takes seconds to import, so we wait for the first model
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"expected a torch module with a transformers model in it, got {type(model).__name__}")
-    for m in model.modules():
+    for m in model.modules() if isinstance(model, nn.Module) else ():
         if isinstance(m, PreTrainedModel): return m
     raise ValueError(f"no transformers model inside {type(model).__name__}: "
         "pass a PreTrainedModel, or a module that contains one")

@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
            'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
-           'get_wrapped_model', 'problem_type', 'evaluating', 'config_table']
+           'get_wrapped_model', 'problem_type', 'evaluating']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np, pandas as pd, torch
+import numpy as np, torch
 from fastai.torch_core import Module
 from fastcore.basics import patch
 from torch import nn
@@ -104,7 +104,7 @@ def _cached_or_hub(load, name):
 # %% ../../nbs/models/base_models.ipynb #85c64fcc
 _OUR_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
 
-def _settings(name, **kwargs):
+def _known_settings(name, **kwargs):
     "Read the settings of the model `name`, a folder or a name on the hub, which must be of a type we know."
     if Path(name).is_dir(): settings, place = model_config(name), Path(name)/'config.json'
     else:
@@ -121,7 +121,7 @@ def _settings(name, **kwargs):
 def _load_config(name, **kwargs):
     "Load the configuration of the model `name`, a folder or a name on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
-    settings, place = _settings(name, **kwargs)
+    settings, place = _known_settings(name, **kwargs)
     with named_errors(place):
         if 'model_type' not in settings: config = BertConfig(**settings)
         else: config = AutoConfig.from_pretrained(name, trust_remote_code=False, **kwargs)
@@ -274,7 +274,7 @@ def get_tokenizer(
     if not is_model_folder(name):
         name = 'google-bert/bert-base-uncased' if name in BERT_CONFIGS else name
         return _cached_or_hub(lambda **kw: load(name, **kw), name)[0]
-    if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass tokenizer=')
+    if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')
     with named_errors(f'the tokenizer of {name}'):
         tok = load(Path(name).expanduser(), local_files_only=True)
         if len(tok) > len(tok.all_special_ids): return tok
@@ -359,14 +359,3 @@ def predict(self:BertWrapper,
     p, kind = self.predict_proba(x), problem_type(self.model.config)
     if kind == 'multi_label_classification': return (p > 0.5).astype(int)
     return p[:, 0] if kind == 'regression' and p.shape[1] == 1 else p if kind == 'regression' else p.argmax(-1)
-
-# %% ../../nbs/models/base_models.ipynb #cfc56017
-def config_table(
-    config, # Configuration of any transformers model
-)->pd.DataFrame: # Index: setting; columns `value`, `default`, and `printed`: does `print(config)` show it?
-    "Tabulate every setting of a configuration, including those that printing hides."
-    settings = lambda c: {**{k: v for k, v in vars(c).items() if not k.startswith('_')}, 'num_labels': c.num_labels,
-                          'attn_implementation': c._attn_implementation}
-    values, defaults, shown = settings(config), settings(type(config)()), config.to_diff_dict()
-    rows = [dict(setting=k, value=v, default=defaults.get(k), printed=k in shown) for k, v in sorted(values.items())]
-    return pd.DataFrame(rows).set_index('setting')

@@ -126,7 +126,7 @@ def pooled_classifier(
     dropout:float=0.1, # Share of the pooled output dropped in training
     pretrained:bool=None, # As for `get_pretrained_model`
     **overrides, # Settings of the encoder's configuration to change
-)->nn.Module: # A `PooledForSequenceClassification` in float32; `.weights_from` says where the encoder's weights came from
+)->nn.Module: # A `PooledForSequenceClassification` in float32; `.weights_from` says where the weights came from
     "Put dropout and a linear head on the pooled output of an encoder."
     given = isinstance(model, nn.Module)
     check_count(num_labels, 'num_labels')

@@ -9,7 +9,6 @@ __all__ = ['encoder_params', 'flops_per_token', 'Compression', 'Decomposed', 'sm
 
 # %% ../../nbs/rank/compress.ipynb #41855a77
 import copy, dataclasses, math, time
-from collections.abc import Mapping
 from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -24,6 +23,7 @@ from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import allocate, check_least, get_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit, refit as refit_to
+from .batches import batches_of_texts, longest_sentences
 
 # %% ../../nbs/rank/compress.ipynb #80414d3f
 def encoder_params(
@@ -230,18 +230,6 @@ def default_steps(
     "Choose in how many steps to shrink to a budget."
     return max(1, int(-math.log2(budget)+1e-9))
 
-# %% ../../nbs/rank/compress.ipynb #697a60ce
-def _first_batches(batches, n_samples):
-    "Read the batches that hold the first `n_samples` sentences."
-    seen, kept = 0, []
-    for b in batches:
-        kept.append(b)
-        x = b[0] if isinstance(b, (tuple, list)) and b else b
-        if not isinstance(x, Mapping) or 'input_ids' not in x: break # `calibrate` will say what it is
-        seen += len(x['input_ids'])
-        if n_samples is not None and seen >= n_samples: break
-    return kept
-
 # %% ../../nbs/rank/compress.ipynb #9a97dac1
 def _steps_for(steps, budget, data, method, refit):
     "Choose the number of steps; more than one only with batches, to calibrate before each."
@@ -262,12 +250,19 @@ def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
+# %% ../../nbs/rank/compress.ipynb #0compr02
+def _batches_from(model, data):
+    "Tokenise `data` if it is a list of texts."
+    first = data[0] if isinstance(data, (list, tuple)) and data else None
+    pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
+    return batches_of_texts(model, data) if isinstance(first, str) or pair else data
+
 # %% ../../nbs/rank/compress.ipynb #0compr01
-def _refit(dense, small, batches, stats, n_samples, progress):
+def _refit(dense, small, batches, stats, progress):
     "Refit a compressed model, unless nothing in it is factorised."
     if not any(small.compression.plan.values()): return small
     if 'grad_second_moment' not in next(iter((stats or {0: {}}).values())): stats = None
-    new = refit_to(dense, small, batches, stats, n_samples=n_samples, progress=progress)
+    new = refit_to(dense, small, batches, stats, n_samples=None, progress=progress)
     new.compression = dataclasses.replace(small.compression, refit=new.refit)
     return new
 
@@ -276,7 +271,7 @@ def _refit(dense, small, batches, stats, n_samples, progress):
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # Batches to calibrate on, or a `Calibration` or `Decomposed` of this model; 'svd' needs none
+    data=None, # Texts or batches to learn from, or a `Calibration` or `Decomposed` of this model; 'svd' needs none
     method:str='kronecker', # Name in `DECOMPOSITIONS`
     allocator:str='optimal', # Name in `ALLOCATORS`
     cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or f(rank, out, in)
@@ -284,7 +279,7 @@ def compress(
     multiple_of:int=1, # Propose multiples of this rank only
     refit:bool=True, # With batches: `refit` the factors, and the head, to the dense model's outputs?
     steps:int=None, # Calibrate and shrink in as many steps; default: 1, or `default_steps` for batches without refit
-    n_samples:int=1024, # Sentences to use of batches
+    n_samples:int=1024, # Sentences to use of batches: the longest of four times as many; None for all
     progress:bool=True, # Show progress bars?
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
@@ -294,13 +289,13 @@ def compress(
     batches = data is not None and not isinstance(data, (Calibration, Decomposed))
     if isinstance(data, Decomposed): data.check(model, method)
     asked = _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of)
-    if batches and not isinstance(data, (list, tuple, Mapping)): data = _first_batches(data, n_samples)
+    if batches: data = longest_sentences(_batches_from(model, data), n_samples)
     new, predicted, stats = model, 0., None
     for k in range(steps):
         d = data if isinstance(data, Decomposed) else Decomposed(new, method, data, n_samples, progress)
         new, stats = d._truncated(d.plan(budget**((k + 1)/steps), **asked)), stats or d.calibration
         predicted += new.compression.predicted
-    if refit and batches: new = _refit(model, new, data, stats, n_samples, progress)
+    if refit and batches: new = _refit(model, new, data, stats, progress)
     new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
         predicted=predicted, cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
     return new

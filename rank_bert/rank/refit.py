@@ -142,18 +142,30 @@ class _Call:
         try: return block(*self.args, **self.kwargs)
         finally: self.into[self.key] = None
 
+# %% ../../nbs/rank/refit.ipynb #0refit68
+@contextmanager
+def _skipping(enc, names, out):
+    "Let blocks return `out()` without computing it."
+    blocks = [enc.get_submodule(n) for n in names]
+    for b in blocks: b.forward = lambda *args, **kwargs: out()
+    try: yield
+    finally:
+        for b in blocks: del b.forward
+
 # %% ../../nbs/rank/refit.ipynb #0refit22
 class _Enough(Exception): "Ends a forward pass where you have seen enough."
 
 def _calls_of(enc, names, x):
-    "Run one pack up to the last of the blocks `names`; return a `_Call` of each."
-    calls = []
+    "Run one pack up to the last of the blocks `names`, of which only the first computes; return a `_Call` of each."
+    calls, outs = [], []
     def see(args, kwargs):
         calls.append(_Call(args, kwargs))
         if len(calls) == len(names): raise _Enough
-    with _hooked([(enc.get_submodule(n), see) for n in names], before=True):
-        try: run_encoder(enc, x)
-        except _Enough: return calls
+    keep = lambda args, kwargs, out: outs.append(out)
+    with _hooked([(enc.get_submodule(n), see) for n in names], before=True), _skipping(enc, names[1:], lambda: outs[0]):
+        with _hooked([(enc.get_submodule(names[0]), keep)]):
+            try: run_encoder(enc, x)
+            except _Enough: return calls
 
 # %% ../../nbs/rank/refit.ipynb #0refit25
 class _Walk:
@@ -250,23 +262,13 @@ def _head_layers(enc):
     own = {n for n in parameter_parts(enc)['head'] if n.endswith('.weight')}
     return {n: m for n, m in enc.named_modules() if isinstance(m, nn.Linear) and f'{n}.weight' in own}
 
-# %% ../../nbs/rank/refit.ipynb #0refit68
-@contextmanager
-def _skipping(enc, names, out):
-    "Let blocks return `out` without computing it."
-    blocks = [enc.get_submodule(n) for n in names]
-    for b in blocks: b.forward = lambda *args, **kwargs: out
-    try: yield
-    finally:
-        for b in blocks: del b.forward
-
 # %% ../../nbs/rank/refit.ipynb #0refit35
 @patch
 def see_head(self:_Walk, enc, outs, p):
     "Run the head on what the last block gave: name -> inputs and outputs of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
-    with _skipping(enc, [b.name for b in self.blocks], outs[p]):
+    with _skipping(enc, [b.name for b in self.blocks], lambda: outs[p]):
         with _hooked([(m, see(n)) for n, m in _head_layers(enc).items()]): run_encoder(enc, self.packs[p])
     return got
 
@@ -322,11 +324,12 @@ def _divergences(dense, models, batches):
     return torch.cat(found, 1)
 
 def _choose(divergences):
-    "Choose the last row that is not worse than the one chosen before it by more than the standard error."
+    "Choose among nothing, layers, and layers with head; they must not do harm, the head must help, by a standard error."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
-        if loss.mean() <= (loss.std()/len(loss)**.5 if len(loss) > 1 else 0): best = i
+        margin = loss.std()/len(loss)**.5 if len(loss) > 1 else 0
+        if loss.mean() <= (margin if i == 1 else -margin): best = i
     return best
 
 # %% ../../nbs/rank/refit.ipynb #0refit40

@@ -23,8 +23,8 @@ from fastcore.meta import delegates
 from torch import nn
 from transformers import (AutoModelForMaskedLM, AutoModelForPreTraining, BertConfig, PreTrainedConfig,
     PreTrainedTokenizerBase)
-from ..checks import check_count, check_fraction, check_positive
-from ..data.corpus import (MaskedDL, check_layout, corpus_tokenizer, make_examples, read_corpus,
+from ..checks import check_count, check_fraction, check_name, check_positive
+from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, read_corpus,
                                    split_documents, tokenize_corpus)
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import BertWrapper, bert_config, evaluating, open_model
@@ -59,7 +59,8 @@ def mlm_dls(
     check_fraction(masking['p'], 'mask probability', one=False)
     settings = dict(max_length=max_length, bs=bs, layout=layout, next_sentence=next_sentence, seed=seed)
     layout_ = 'pairs' if next_sentence else layout
-    check_layout(layout_, max_length, tokenizer and tokenizer.model_max_length)
+    check_name(layout_, 'layout', [*LAYOUTS, 'pairs'])
+    check_count(max_length, 'max_length', 8, tokenizer and tokenizer.model_max_length)
     docs = _read_documents(files)
     if isinstance(valid, (int, float)): train, valid = split_documents(docs, valid, seed)
     else: train, valid = docs, _read_documents(valid)

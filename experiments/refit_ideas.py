@@ -1,0 +1,504 @@
+"""Ideas on top of `rank_bert.rank.refit`, each by itself and with the refit: what they do to the divergence.
+
+    rank-bert-finetune sst2 --model ... --seed 0 --out sst2-0
+    python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
+
+A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
+import copy, csv, json, time, warnings
+from pathlib import Path
+import torch, torch.nn.functional as F
+from fastai.torch_core import set_seed
+from fastcore.script import call_parse
+from rank_bert.data.glue import GLUE_TASKS
+from rank_bert.models.anatomy import encoder_of, linears
+from rank_bert.rank import refit as refit_module
+from rank_bert.rank.allocate import allocate
+from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
+from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
+from rank_bert.rank.compress import Decomposed, compress
+from rank_bert.rank.heads import truncate_heads
+from rank_bert.rank.layers import LowRankLinear, replace
+from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
+from rank_bert.rank.plan import to_dense
+from rank_bert.rank.refit import fit_low_rank, refit
+from rank_bert.train.glue_learner import glue_learner
+
+
+class Bench:
+    "A fine-tuned model, sentences to calibrate on, and the dense model's predictions on the validation rows."
+    def __init__(self, folder, task, source, n, seed, among):
+        self.learn = glue_learner(task, folder, source=source, seed=seed)
+        self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
+        set_seed(seed)
+        self.batches = longest_sentences(self.learn.dls.train.new(), n, among)
+        self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
+        self.wanted = self.logits(self.model)
+        self.calibration = calibrate(self.model, self.batches, n, progress=False)
+        self.decomposed = Decomposed(self.model, 'kronecker', self.calibration, progress=False)
+
+    def logits(self, model):
+        with frozen(model):
+            return [prediction_of(encoder_of(model), run_encoder(encoder_of(model), x), x['attention_mask'])[0].double()
+                    for x, _ in self.valid]
+
+    def measure(self, model):
+        "Divergence from the dense model in nats a sentence, and score, on the validation rows."
+        got, kind = self.logits(model), 'regression' if self.learn.kind == 'regression' else 'single_label_classification'
+        ds = torch.cat([DIVERGENCES[kind](a, b) for a, b in zip(self.wanted, got)])
+        right = torch.cat([z.argmax(-1) == y for z, (_, y) in zip(got, self.valid)]).double()
+        return dict(divergence=ds.mean().item(), accuracy=right.mean().item())
+
+    def refit(self, small, dense=None, calibration=None, **kwargs):
+        return refit(dense or self.model, small, self.batches, calibration or self.calibration, n_samples=self.n,
+            progress=False, **kwargs)
+
+
+IDEAS = {}
+def idea(f): IDEAS[f.__name__] = f
+
+# The models to compare with
+
+@idea
+def dense(b, budget): yield '', b.model
+
+@idea
+def others(b, budget):
+    for method in ('svd', 'whitened'):
+        d = Decomposed(b.model, method, b.calibration, progress=False)
+        yield method, d.truncate(d.plan(budget))
+
+@idea
+def kronecker(b, budget):
+    small = b.decomposed.truncate(b.decomposed.plan(budget))
+    yield '', small
+    fit, held = refit_module._hold_out(b.batches, b.n, .125)
+    new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
+    for name in ('layers', 'layers and head'): yield name, options[name]
+    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
+    yield f'kept: {kept}', options[kept]
+
+@idea
+def steps(b, budget): yield '', compress(b.model, budget, b.batches, refit=False, n_samples=b.n, progress=False)
+
+# (a) One `down` for query, key and value
+
+def _together(b):
+    "Spectra, shapes and factors in which query, key and value of a block are one layer."
+    cal, groups = b.calibration, {}
+    for l in linears(b.model):
+        groups.setdefault((l.layer, 'qkv') if l.role in ('query', 'key', 'value') else l.name, []).append(l)
+    return {k: ls for k, ls in groups.items() if isinstance(k, tuple)}
+
+def _joint_root(b, ls):
+    "Roots of the joint moments of layers with the same input."
+    cal = b.calibration
+    per = lambda n: cal[n]['grad_second_moment'].double()*cal[n]['tokens']/cal[n]['samples']
+    # the weights of the tokens differ by layer: bring all to those of the mean
+    right = damped_root(sum(cal[l.name]['weighted_covariance'].double() for l in ls)/len(ls))
+    return torch.block_diag(*(damped_root(per(l.name)) for l in ls)), right
+
+def shared_down_model(b, budget):
+    "Truncate with one `down` for query, key and value, ranks chosen exactly; the model, and which layers share."
+    groups, spectra, shapes, parts = _together(b), dict(b.decomposed.spectra), dict(b.decomposed.shapes), {}
+    for k, ls in groups.items():
+        left, right = _joint_root(b, ls)
+        w = torch.cat([to_float64(l.weight) for l in ls])
+        a = left.T@w@right
+        name = f'{k[0]}.qkv'
+        parts[name] = ls, left, right, a
+        for l in ls: spectra.pop(l.name), shapes.pop(l.name)
+        spectra[name], shapes[name] = torch.linalg.svdvals(a), tuple(w.shape)
+    plan = allocate(spectra, shapes, budget)
+    new = copy.deepcopy(b.decomposed.truncate({n: r for n, r in plan.items() if n not in parts}))
+    shared = {}
+    for name, (ls, left, right, a) in parts.items():
+        if plan[name] is None: continue
+        up, down = truncated_svd(a, plan[name])
+        up, down = torch.linalg.solve_triangular(left.T, up, upper=True), torch.linalg.solve_triangular(right, down,
+            upper=False, left=False)
+        for l, u in zip(ls, up.split([l.shape[0] for l in ls])):
+            mu = b.calibration[l.name]['weighted_mean'].double()
+            bias = to_float64(l.module.bias) + to_float64(l.weight)@mu - u@(down@mu)
+            replace(encoder_of(new), {o.name: o for o in linears(new)}[l.name].module,
+                LowRankLinear.from_factors(u, down, bias, l.weight))
+        shared[ls[0].name] = [l.name for l in ls]
+    return new, shared
+
+@idea
+def shared_down(b, budget):
+    new, shared = shared_down_model(b, budget)
+    yield '', new
+    old = refit_module._Walk.refit_block
+    refit_module._Walk.refit_block = _shared_refit_block(shared, old)
+    try: yield 'refit', b.refit(new)
+    finally: refit_module._Walk.refit_block = old
+
+def _fit_shared(self, names, moments, calibration, mix, ridge):
+    "Fit layers with the same input, with one `down`."
+    dense, small = ([side[n] for n in names] for side in self.layers)
+    mx, _, xx, yx = moments.pair() # y: what the dense model feeds the layers
+    w, b = torch.cat([to_float64(l.weight) for l in dense]), torch.cat([to_float64(l.module.bias) for l in dense])
+    g = torch.block_diag(*(calibration[n]['grad_second_moment'].double() for n in names))
+    up, down = fit_low_rank(mix*w@yx + (1 - mix)*w@xx, xx, w, small[0].rank, g, ridge)
+    b = mix*(w@moments.pair()[1] + b) + (1 - mix)*(w@mx + b) - up@(down@mx)
+    sizes = [l.shape[0] for l in dense]
+    for l, u, c in zip(small, up.split(sizes), b.split(sizes)):
+        for p, q in zip((l.module.up.weight, l.module.up.bias, l.module.down.weight), (u, c, down)): p.data.copy_(q)
+
+def _shared_refit_block(shared, old):
+    "`refit_block` that fits query, key and value with one `down`."
+    def fit(self, block, calibration, mix, ridge):
+        if block.stages[0].layers[0] not in shared: return old(self, block, calibration, mix, ridge)
+        seen = self.see_dense(block)
+        for i, stage in enumerate(block.stages):
+            thin = [n for n in stage.layers if self.layers[1][n].rank is not None]
+            if not thin: continue
+            moments = self.moments_at(block, i, seen)
+            if i == 0: _fit_shared(self, stage.layers, moments, calibration, mix, ridge)
+            else:
+                for n in thin:
+                    refit_module._refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
+                        calibration[n]['grad_second_moment'], mix, ridge)
+        module = self.small.get_submodule(block.name)
+        self.outs_small = [c(module, refit_module._hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+    return fit
+
+# (b) Fewer neurons in the feed-forward layers
+
+def _damped(c): return c + 1e-4*c.diagonal().mean()*torch.eye(len(c)).double()
+
+def _answer(c, keep):
+    "What the neurons `keep` tell of all: (all, kept)."
+    return torch.linalg.solve(_damped(c)[keep][:, keep], c[keep]).T
+
+def _prune_order(c, w, g, chunk=128):
+    "Order neurons by optimal brain surgery, the least important first, some at a time."
+    left, order = torch.arange(len(c)), []
+    while len(left) > chunk:
+        inv, now = torch.linalg.inv(_damped(c)[left][:, left]), w@_answer(c, left)
+        by = (((g@now)*now).sum(0)/inv.diagonal()).argsort()
+        order.append(left[by[:chunk]])
+        left = left[by[chunk:]].sort().values
+    return torch.cat([*order, left])
+
+def _ffn_pairs(model):
+    by = {}
+    for l in linears(model):
+        if l.role in ('ffn_in', 'ffn_out'): by.setdefault(l.layer, {})[l.role] = l
+    return by
+
+def _pruned_ffn(b, model, fraction):
+    "Zero all but a fraction of the neurons, and let the others answer for them; predicted cost in nats a layer."
+    new, costs = copy.deepcopy(model), {}
+    for i, p in _ffn_pairs(new).items():
+        s = b.calibration[p['ffn_out'].name]
+        c, g = s['covariance'].double(), s['grad_second_moment'].double()*s['tokens']/s['samples']
+        w = to_float64(p['ffn_out'].weight)
+        order = _prune_order(c, w, g)
+        keep = order[-max(1, round(fraction*len(order))):].sort().values
+        answer = _answer(c, keep)
+        rest = c - answer@c[keep]
+        costs[i], w2 = .5*((g@w)*(w@rest)).sum().item(), w@answer
+        gone = torch.ones(len(c), dtype=torch.bool).index_fill(0, keep, False)
+        mean = s['mean'].double()
+        out, inn = p['ffn_out'].module, p['ffn_in'].module
+        full = torch.zeros_like(w)
+        full[:, keep] = w2
+        out.bias.data += (w@mean - full@mean).to(out.bias)
+        out.weight.data.copy_(full)
+        inn.weight.data[gone], inn.bias.data[gone] = 0, 0
+    return new, costs
+
+def _low_rank_cost(b, i, budget):
+    "Predicted cost of the feed-forward layers of a block at this share of their weights, ranks chosen exactly."
+    d = b.decomposed
+    names = [p.name for p in _ffn_pairs(b.model)[i].values()]
+    plan = allocate({n: d.spectra[n] for n in names}, {n: d.shapes[n] for n in names}, budget)
+    return .5*plan.error
+
+@idea
+def neurons(b, budget):
+    "Neurons instead of ranks: the feed-forward layers keep that share of their neurons, attention its ranks."
+    plan, ffn = b.decomposed.plan(budget), {p.name for ps in _ffn_pairs(b.model).values() for p in ps.values()}
+    attention = b.decomposed.truncate({n: r for n, r in plan.items() if n not in ffn})
+    ranks = b.decomposed.truncate({n: (plan[n] if n in ffn else None) for n in plan})
+    shapes = b.decomposed.shapes
+    share = sum(plan[n]*sum(shapes[n]) for n in ffn if plan[n])/sum(shapes[n][0]*shapes[n][1] for n in ffn)
+    pruned, costs = _pruned_ffn(b, attention, share)
+    low = {i: _low_rank_cost(b, i, share) for i in costs}
+    yield f'share {share:.3f}; predicted nats by block, neurons {[round(c, 4) for c in costs.values()]}, ranks {[round(c, 4) for c in low.values()]}', pruned
+    only, _ = _pruned_ffn(b, b.model, share)
+    yield 'feed-forward only, neurons', only
+    yield 'feed-forward only, ranks', ranks
+
+@idea
+def both(b, budget):
+    "Fewer neurons, and low rank for what is left of the matrices, at the same number of weights."
+    for fraction in (.75, .5):
+        pruned, _ = _pruned_ffn(b, b.model, fraction)
+        cal = calibrate(pruned, b.batches, b.n, progress=False)
+        d = Decomposed(pruned, 'kronecker', cal, progress=False)
+        k, shapes, spectra = {}, dict(d.shapes), dict(d.spectra)
+        for p in _ffn_pairs(pruned).values():
+            left = int((p['ffn_in'].weight.abs().sum(1) > 0).sum())
+            shapes[p['ffn_in'].name], shapes[p['ffn_out'].name] = (left, p['ffn_in'].shape[1]), (p['ffn_out'].shape[0], left)
+        spectra = {n: s[:min(shapes[n])] for n, s in spectra.items()}
+        weights = lambda o: sum(m*n for m, n in o.values())
+        plan = allocate(spectra, shapes, budget*weights(d.shapes)/weights(shapes))
+        small = d.truncate(dict(plan))
+        yield f'{fraction} of the neurons', small
+        yield f'{fraction} of the neurons, refit', b.refit(small, dense=pruned, calibration=cal)
+
+# (c) Query-key and value-output together, inside the head
+
+@idea
+def heads(b, budget):
+    "Narrower heads first, ranks for the rest of the way, at the same number of weights."
+    size = b.model.config.hidden_size//b.model.config.num_attention_heads
+    total = sum(m*n for m, n in b.decomposed.shapes.values())
+    for r in (round(.875*size), round(.75*size)):
+        narrow = truncate_heads(b.model, r, b.calibration)
+        left = sum(m*n for m, n in (l.shape for l in linears(narrow)))
+        cal = calibrate(narrow, b.batches, b.n, progress=False)
+        d = Decomposed(narrow, 'kronecker', cal, progress=False)
+        small = d.truncate(d.plan(min(1., budget*total/left)))
+        yield f'{r} of {size} features', small
+        yield f'{r} of {size} features, refit', b.refit(small, dense=narrow, calibration=cal)
+
+@idea
+def heads_only(b, budget):
+    "The attention alone at half its weights: narrower heads, or ranks."
+    size = b.model.config.hidden_size//b.model.config.num_attention_heads
+    yield 'heads', truncate_heads(b.model, round(budget*size), b.calibration)
+    names = {l.name for l in linears(b.model) if l.role in ('query', 'key', 'value', 'attention_output')}
+    d = b.decomposed
+    plan = allocate({n: d.spectra[n] for n in names}, {n: d.shapes[n] for n in names}, budget)
+    yield 'ranks', d.truncate(dict(plan))
+
+# (d) The gradient of the divergence
+
+def _gradients(b, small):
+    "Gradient of the mean divergence on the calibration sentences in every effective weight and bias."
+    dense = to_dense(small).eval()
+    layers, total, n = linears(dense), 0., 0
+    params = [l.module.weight for l in layers] + [l.module.bias for l in layers]
+    for p in dense.parameters(): p.requires_grad_(False)
+    for p in params: p.requires_grad_(True)
+    rows = [x for x, _ in packs_for(b.model, b.batches, b.n)]
+    for x in rows:
+        with torch.no_grad(): a = b.model(**{k: v for k, v in x.items()}).logits.double()
+        z = dense(**x).logits.double()
+        loss = DIVERGENCES['single_label_classification'](a, z).sum()
+        loss.backward()
+        n += len(a)
+    k = len(layers)
+    return {l.name: (params[i].grad.double()/n, params[k + i].grad.double()/n) for i, l in enumerate(layers)}
+
+def _stepped(b, small, grads, eta, damping=1e-3):
+    "One natural-gradient step of every factorised layer, cut back to its rank."
+    new = copy.deepcopy(small)
+    for l in linears(new):
+        if l.rank is None: continue
+        s, (dw, db) = b.calibration[l.name], grads[l.name]
+        g = damped_root(s['grad_second_moment'].double()*s['tokens']/s['samples'], damping)
+        a = damped_root(s['weighted_covariance'], damping)
+        w = to_float64(l.weight)
+        step = torch.linalg.solve_triangular(g, dw, upper=False)
+        step = torch.linalg.solve_triangular(a, step.T, upper=False).T
+        up, down = truncated_svd(g.T@w@a - eta*step, l.rank)
+        up, down = torch.linalg.solve_triangular(g.T, up, upper=True), torch.linalg.solve_triangular(a, down, upper=False,
+            left=False)
+        mu = s['weighted_mean'].double()
+        l.module.up.weight.data.copy_(up)
+        l.module.down.weight.data.copy_(down)
+        l.module.up.bias.data.add_((w@mu - up@(down@mu)).to(l.module.up.bias))
+    return new
+
+def _search(b, small, rounds=1, etas=(.3, .1, .03), damping=1e-3):
+    "Gradient steps with the eta that does best on every eighth sentence, which the gradient has not seen."
+    rows = [{k: v[None] for k, v in x.items()} for x, _ in refit_module.sentences(b.batches, b.n)]
+    held, fit, best = rows[7::8], [r for i, r in enumerate(rows) if i % 8 != 7], small
+    all_batches, n = b.batches, b.n
+    chosen = []
+    for _ in range(rounds):
+        b.batches, b.n = fit, None
+        try: grads = _gradients(b, best)
+        finally: b.batches, b.n = all_batches, n
+        options = [best, *(_stepped(b, best, grads, e, damping) for e in etas)]
+        ds = refit_module._divergences(b.model, options, held).mean(1)
+        k = int(ds.argmin())
+        chosen.append((0, *etas)[k])
+        best = options[k]
+        if not k: break
+    return best, chosen
+
+@idea
+def gradient(b, budget):
+    small = b.decomposed.truncate(b.decomposed.plan(budget))
+    for name, start in (('', small), ('refit', b.refit(small))):
+        for damping in (1e-3, 1e-1):
+            new, etas = _search(b, start, 3, damping=damping)
+            yield f'{name} damping {damping}, etas {etas}'.strip(), new
+
+# (e) The pivot form
+
+@idea
+def pivot(b, budget):
+    "The ranks that `r(m + n - r)` weights a layer allow."
+    small = b.decomposed.truncate(b.decomposed.plan(budget, cost=lambda r, m, n: m*n if r is None else r*(m + n - r)))
+    yield '', small
+    yield 'refit', b.refit(small)
+
+# (f) More or fewer sentences: run the script with another --n
+
+# (g) Ranks allocated again after the first refit
+
+@idea
+def reallocated(b, budget):
+    first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
+    cal = calibrate(first, b.batches, b.n, progress=False)
+    cal.prints, cal.rest = fingerprint(b.model), rest_fingerprint(b.model) # what the shrunk model sees, for the dense weights
+    d = Decomposed(b.model, 'kronecker', cal, progress=False)
+    small = d.truncate(d.plan(budget))
+    yield '', small
+    yield 'refit', b.refit(small)
+    yield 'refit, its own gradients', b.refit(small, calibration=cal)
+
+
+# (h) Tokens weighted by their gradient, in part; other damping of the gradients
+
+def _token_weights(model, packs):
+    "Squared gradient of the prediction at the output of each layer, over its mean: name -> a vector for each pack, padding left out."
+    enc, found, gen = encoder_of(model), {}, torch.Generator().manual_seed(0)
+    for x in packs:
+        keep, outs = refit_module.TextTokens(x['attention_mask']), {}
+        def see(n):
+            def f(m, args, out): outs[n] = out.requires_grad_() if not out.requires_grad else out; outs[n].retain_grad(); return outs[n]
+            return f
+        handles = [l.module.register_forward_hook(see(l.name)) for l in linears(model)]
+        with frozen(enc, True):
+            z, v = refit_module_cotangent(enc, run_encoder(enc, x), x['attention_mask'], gen)
+            z.backward(v)
+        for h in handles: h.remove()
+        for n, o in outs.items(): found.setdefault(n, []).append(keep.flat(o.grad).square().sum(1))
+    return {n: [o/torch.cat(ws).mean() for o in ws] for n, ws in found.items()}
+
+def refit_module_cotangent(enc, out, mask, gen):
+    from rank_bert.rank.statistics import cotangent
+    return cotangent(enc, out, mask, None, 'true', gen)
+
+class _Weighted(refit_module.PairedMoments):
+    def add(self, x, y, w):
+        refit_module.Moments.add(self, x, w)
+        if self.y_shift is None: self.y_shift = y.mean(0)
+        y = (y - self.y_shift)*w[:, None]
+        self.y_sum += y.sum(0)
+        self.cross += y.T@(x - self.shift)
+
+def _weighted_moments_at(share):
+    def f(self, block, i, seen):
+        if not hasattr(self, 'weights'): self.weights = _token_weights(self.dense, self.packs)
+        moments, names = None, block.stages[i].layers
+        for p, got in enumerate(seen):
+            w = sum(self.weights[n][p] for n in names)/len(names)
+            w = share*w + 1 - share
+            for x, y in zip(self.see_small(block, block.stages[i], p), got[i], strict=True):
+                moments = moments or _Weighted(x.shape[1], y.shape[1], self.device)
+                moments.add(x, y, w)
+            got[i] = None
+        return moments
+    return f
+
+@idea
+def weighted(b, budget):
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.moments_at
+    for share, ridge in ((.25, 1e-3), (.5, 1e-3), (.5, 1e-2), (.75, 1e-2)):
+        refit_module._Walk.moments_at = _weighted_moments_at(share)
+        try: yield f'share {share}, ridge {ridge}', b.refit(small, ridge=ridge)
+        finally: refit_module._Walk.moments_at = old
+
+@idea
+def damped(b, budget):
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.damped_root
+    for damping in (1e-1,):
+        refit_module.damped_root = lambda m, d=None: old(m, damping if d is None else d)
+        try: yield f'damping {damping}', b.refit(small)
+        finally: refit_module.damped_root = old
+
+@idea
+def head_ridge(b, budget):
+    "The head alone, with another ridge; what the held-out sentences say of it, and what the validation rows say."
+    small = b.decomposed.truncate(b.decomposed.plan(budget))
+    fit, held = refit_module._hold_out(b.batches, b.n, .125)
+    ridges, old = (.1, 1., 10.), refit_module._Walk.refit_head
+    models = []
+    def several(self):
+        start = copy.deepcopy(self.small)
+        for r in ridges:
+            self.small.load_state_dict(start.state_dict())
+            old(self, r)
+            models.append(copy.deepcopy(self.small))
+    refit_module._Walk.refit_head = several
+    try: new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    finally: refit_module._Walk.refit_head = old
+    layers = refit_module._with_head_of(new, small)
+    ds = refit_module._divergences(b.model, [small, layers, *models], held)
+    for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
+        yield f'{name}; held out {d.mean():.4f}, more than the layers by {(d - ds[1]).mean():.4f} +- {(d - ds[1]).std()/len(d)**.5:.4f}', m
+
+@idea
+def together(b, budget):
+    "What paid by itself, together."
+    groups = shared_down_model(b, budget)
+    small, shared = groups
+    walk, root = refit_module._Walk, refit_module.damped_root
+    block, moments = walk.refit_block, walk.moments_at
+    plain = b.decomposed.truncate(b.decomposed.plan(budget))
+    def run(start, share, damping, shared):
+        refit_module.damped_root = lambda m, d=None: root(m, damping if d is None else d)
+        globals()['fit_low_rank'].__globals__['damped_root'] = refit_module.damped_root
+        if share: walk.moments_at = _weighted_moments_at(share)
+        if shared: walk.refit_block = _shared_refit_block(shared, block)
+        try: return b.refit(start)
+        finally: refit_module.damped_root, walk.moments_at, walk.refit_block = root, moments, block
+    yield 'weighted .25, damping .1', run(plain, .25, .1, None)
+    yield 'shared, damping .1', run(small, 0, .1, shared)
+    yield 'shared, weighted .25, damping .1', run(small, .25, .1, shared)
+
+FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'among', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
+
+@call_parse
+def main(
+    folder:str, # Folder of a fine-tuned classifier
+    task:str, # GLUE task
+    source:str=None, # As for `rank-bert-finetune`
+    out:str='experiments/refit_ideas.csv', # File to add rows to
+    ideas:str=','.join(IDEAS), # Names, with commas
+    budgets:str='0.2,0.1', # Fractions to keep, with commas
+    n:int=1024, # Sentences to calibrate on
+    seed:int=0, # Of the choice of sentences
+    among:int=4, # Take the longest of so many times `n` sentences
+):
+    "Measure ideas on top of the refit."
+    warnings.simplefilter('ignore')
+    out, b = Path(out), None
+    done = {tuple(r[k] for k in ('model', 'sentences', 'seed', 'among', 'budget', 'idea')) for r in csv.DictReader(open(out))} if out.exists() else set()
+    for budget in map(float, budgets.split(',')):
+        for name in ideas.split(','):
+            key = (Path(folder).name, str(n), str(seed), str(among), str(budget), name)
+            if key in done: continue
+            if b is None:
+                b = Bench(folder, task, source, n, seed, among)
+                print(b.calibration, b.measure(b.model), flush=True)
+            rows, start = [], time.process_time()
+            for variant, model in IDEAS[name](b, budget):
+                rows.append(dict(model=b.name, task=task, sentences=n, tokens=b.calibration.tokens, seed=seed, among=among, budget=budget,
+                    idea=name, variant=variant, seconds=round(time.process_time() - start, 1), **b.measure(model)))
+                print({k: v for k, v in rows[-1].items() if k not in ('model', 'task')}, flush=True)
+                start = time.process_time()
+            new = not out.exists()
+            with open(out, 'a', newline='') as f:
+                w = csv.DictWriter(f, FIELDS)
+                if new: w.writeheader()
+                w.writerows(rows)
