@@ -30,7 +30,7 @@ from ..io import check_new, json_object, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating, is_model_folder
 from ..rank.allocate import ALLOCATORS
-from ..rank.batches import loss_increase
+from ..rank.batches import longest_sentences, loss_increase
 from ..rank.calibrate import calibrate
 from ..rank.compress import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
@@ -196,7 +196,7 @@ def settings(self:Sweep,
     run:Run,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
-    data = dict(n_calibration=self.n_calibration, steps=self.steps) if needs_data(run.method) else {}
+    data = dict(n_calibration=self.n_calibration, texts='longest', steps=self.steps) if needs_data(run.method) else {}
     if data and self.steps == 1: del data['steps'] # the first records had no steps
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
@@ -289,14 +289,18 @@ class _Compressor:
     "Compress one fine-tuned model by many methods and budgets."
     def __init__(self, learn, seed, n_samples, steps): store_attr(); self.calibration, self.last = None, None
 
+    def texts(self):
+        "Training texts to learn from."
+        return longest_sentences(self.learn.dls.train.new(), self.n_samples)
+
     def _data(self, method):
         "The calibration that all runs share, or batches if each step calibrates; None for a method that needs no data."
         if not needs_data(method): return None
         if self.calibration is None or self.steps > 1: set_seed(self.seed)
         if self.steps > 1: return self.learn.dls.train.new()
         if self.calibration is None:
-            self.calibration = calibrate(self.learn.model, self.learn.dls.train, n_samples=self.n_samples,
-                                         seed=self.seed, progress=False)
+            self.calibration = calibrate(self.learn.model, self.texts(), n_samples=None, seed=self.seed,
+                                         progress=False)
         return self.calibration
 
     def __call__(self, run):
@@ -314,8 +318,8 @@ class _Compressor:
     def refitted(self, small):
         "Refit the model of a learner to the dense one."
         set_seed(self.seed)
-        small.model = refit(self.learn.model, small.model, self.learn.dls.train.new(), self.calibration,
-                            n_samples=self.n_samples, progress=False)
+        small.model = refit(self.learn.model, small.model, self.texts(), self.calibration, n_samples=None,
+                            progress=False)
         return small
 
 # %% ../../nbs/experiment/sweep.ipynb #512be5df
