@@ -25,9 +25,9 @@ from .models.base_models import bert_config, get_pretrained_model
 from .rank.allocate import allocate
 from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
-from .rank.compress import compress, flops_per_token
+from .rank.compress import Decomposed, compress, flops_per_token
 from .rank.refit import refit
-from .rank.decompose import factorise, get_decomposition
+from .rank.decompose import factorise
 from .rank.layers import LowRankLinear, replace
 from .train.glue_learner import glue_learner
 
@@ -196,17 +196,15 @@ def _svd_all(model): return [torch.linalg.svd(l.weight, full_matrices=False) for
 def _stages(model, batches, budget):
     "List what takes time as name -> (function, name of its peer)."
     cal = calibrate(model, batches, n_samples=None, progress=False)
-    spectra = {n: f.s for n, f in _factor_all(model, 'kronecker', cal).items()}
-    shapes = {l.name: l.shape for l in linears(model)}
-    f, plain, svd = get_decomposition('kronecker'), 'forward and backward', 'torch.linalg.svd'
-    small = compress(model, budget, cal, progress=False)
+    whole, plain, svd = Decomposed(model, 'kronecker', cal, progress=False), 'forward and backward', 'torch.linalg.svd'
+    small = compress(model, budget, whole, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
     return {plain: (partial(_forward_backward, model, batches), plain),
-        'calibrate, for kronecker': (partial(run, statistics=(*f.needs, f.mean)), plain),
+        'calibrate, for kronecker': (partial(run, statistics=(*whole.f.needs, whole.f.mean)), plain),
         'calibrate, all statistics': (run, plain),
         svd: (partial(_svd_all, model), svd),
         **{f'decompose, {m}': (partial(_factor_all, model, m, cal), svd) for m in ('svd', 'whitened', 'kronecker')},
-        'allocate, optimal': (partial(allocate, spectra, shapes, budget), svd),
+        'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
         'compress, all of it': (partial(compress, model, budget, batches, n_samples=None, progress=False), plain)}
 

@@ -211,17 +211,7 @@ def write(self:Store,
     result:dict, # What was measured, or the error
 ):
     "Write the record of a run."
-    with self.output('runs', run_name(run, settings)) as tmp:
-        tmp.write_text(json_text(dict(result, settings=settings), indent=1), encoding='utf-8')
-
-@patch
-def read(self:Store,
-    run:Run,
-    settings:dict, # All that the numbers of the run depend on
-)->dict: # The record, or None
-    "Read the record of a run."
-    f = self.run_file(run, settings)
-    return read_record(f) if f.exists() else None
+    write_json(_no_link(self.run_file(run, settings)), dict(result, settings=settings))
 
 # %% ../../nbs/experiment/store.ipynb #d0f3a650
 @patch
@@ -255,11 +245,9 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
 def lock(self:Store):
     "Hold the folder while a sweep works in it; raise `OSError` if another one does."
     if found := self.foreign_files():
-        raise FileExistsError(f"{self.folder} holds {', '.join(found[:3] + ['...']*(len(found) > 3))} and is not the "
-                              "folder "
-                              "of a sweep, which writes results.csv, report.html, runs and models: choose a new or "
-                              "empty one, "
-                              f"such as {self.folder/'sweep'}")
+        names = ', '.join(found[:3] + ['...']*(len(found) > 3))
+        raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
+                              f"empty one, such as {self.folder/'sweep'}")
     self.folder.mkdir(parents=True, exist_ok=True)
     for o in ('.lock', 'results.csv', 'report.html'): _no_link(self.folder/o)
     try: held = FileLock(self.folder/'.lock').acquire(timeout=0)

@@ -369,7 +369,8 @@ def stored(self:Sweep,
     run:Run,
 )->dict: # The record, or None
     "Read the record of a run."
-    return self.store.read(run, self.settings(run))
+    f = self.run_file(run)
+    return read_record(f) if f.exists() else None
 
 @patch
 def pending(self:Sweep)->list: # `Run`s

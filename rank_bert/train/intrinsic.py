@@ -21,18 +21,13 @@ from safetensors.torch import save_file
 from torch import nn
 from tqdm.auto import tqdm
 
-from ..checks import check_count, check_fraction, check_name
+from ..checks import check_count, check_fraction
 from ..io import new_file
+from ..rank.registry import Registry
 
 # %% ../../nbs/train/intrinsic.ipynb #2bb2ee41
-PROJECTIONS = {}
-
-def projection(
-    name:str, # What to call it in `method=`
-):
-    "Register a class with the functions `width(d)`, `draw(rows, d, generator)`, `up(parts, v)` and `down(parts, g)`."
-    def _register(c): PROJECTIONS[name] = c; return c
-    return _register
+PROJECTIONS = Registry('projection') # width(d), draw(rows, d, generator), up(parts, v), down(parts, g)
+projection = PROJECTIONS.add
 
 # %% ../../nbs/train/intrinsic.ipynb #a1dae985
 @projection('blocks')
@@ -94,7 +89,7 @@ class Projection:
         keep:bool=True, # Keep the numbers in memory? Drawing them again is slower and takes less memory
         band:int=1 << 20, # Approximate count of random numbers to draw at once; another value gives another projection
     ):
-        self.kind = PROJECTIONS[check_name(method, 'projection', PROJECTIONS)]
+        self.kind = PROJECTIONS.find(method)
         self.n, self.d, self.seed, self.keep, self._kept = n, check_count(d, 'd', most=n), seed, keep, None
         self.width = self.kind.width(self.d)
         self.rows = max(1, band//max(self.width, self.d))
@@ -359,7 +354,7 @@ def intrinsic_dimension(
     "Find the least dimension of a random subspace in which training reaches a share of the full score."
     fit, score, rows = fit or (lambda o: o.fit_one_cycle(3)), score or _first_score, []
     ds, seeds = sorted({check_count(d, 'each of ds') for d in ds}), list(seeds)
-    check_fraction(threshold, 'threshold'), check_name(method, 'projection', PROJECTIONS)
+    check_fraction(threshold, 'threshold'), PROJECTIONS.find(method)
     if not ds or not seeds: raise ValueError(f"{'seeds' if ds else 'ds'} is empty: pass at least one")
     for d, seed in tqdm([(d, s) for d in ['all', *ds[::-1]] for s in seeds], 'subspaces', disable=not progress):
         learn, began = make_learner(seed), time.perf_counter()

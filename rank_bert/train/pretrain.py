@@ -104,7 +104,7 @@ def _run_settings(dls, model, cbs=None, **settings):
     return dict(model=name, **settings, **dls.settings, text=_text_fingerprint(dls))
 
 # %% ../../nbs/train/pretrain.ipynb #2e036ec7
-def _checkpoint_file(out, resume, overwrite):
+def _unfinished_file(out, resume, overwrite):
     "Find where the checkpoint for `out` goes; raise `OSError` if there is none to resume, or one that would be lost."
     file, older = out.with_name(f'{out.name}.checkpoint'), out.with_name(f'{out.name}.checkpoints')
     clear_unfinished(file.parent, file.name)
@@ -157,7 +157,7 @@ def pretrain(
     check_count(every, 'every', none=True)
     training = {k: kwargs.pop(k, v) for k, v in _LEARNER_SETTINGS.items()}
     warmup_linear(training['lr'], training['warmup'])
-    file = _checkpoint_file(out, resume, overwrite)
+    file = _unfinished_file(out, resume, overwrite)
     dls = mlm_dls(files, _pretraining_tokenizer(kwargs.pop('tokenizer', None), model), **kwargs)
     learn = mlm_learner(dls, model, rank, seed=dls.settings['seed'], **training)
     were = read_checkpoint(file)['settings'] if resume else {}
