@@ -15,10 +15,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np, pandas as pd, torch
+import pandas as pd, torch
 from transformers import AutoModelForSequenceClassification
 
-from ..checks import check_count, check_name, check_positive
+from ..checks import check_count, check_name
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import ENGINES, Predictor, needs_extra, write_manifest

@@ -12,7 +12,6 @@ import copy, warnings
 from pathlib import Path
 
 import numpy as np, torch, torch.nn as nn
-from transformers import PreTrainedModel
 
 from .runtime import INPUTS, needs_extra
 from ..models.anatomy import encoder_of, family_of, input_names

@@ -16,7 +16,7 @@ from itertools import chain
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
-from ..checks import check_count, check_fraction, check_positive
+from ..checks import check_fraction, check_positive
 from ..models.anatomy import encoder_of, family_of, linears, open_linears, parameter_parts
 from .batches import DIVERGENCES, frozen, packs_for, predictions, run_encoder, sentences
 from .calibrate import Calibration, calibrate
