@@ -250,6 +250,13 @@ def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
     check_least(budget, smallest_budget(shapes, **asked))
     return dict(allocator=allocator, **asked)
 
+# %% ../../nbs/rank/compress.ipynb #0compr02
+def _batches_from(model, data):
+    "Tokenise `data` if it is a list of texts."
+    first = data[0] if isinstance(data, (list, tuple)) and data else None
+    pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
+    return batches_of_texts(model, data) if isinstance(first, str) or pair else data
+
 # %% ../../nbs/rank/compress.ipynb #0compr01
 def _refit(dense, small, batches, stats, progress):
     "Refit a compressed model, unless nothing in it is factorised."
@@ -292,10 +299,3 @@ def compress(
     new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
         predicted=predicted, cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
     return new
-
-# %% ../../nbs/rank/compress.ipynb #0compr02
-def _batches_from(model, data):
-    "Tokenise `data` if it is a list of texts."
-    first = data[0] if isinstance(data, (list, tuple)) and data else None
-    pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
-    return batches_of_texts(model, data) if isinstance(first, str) or pair else data
