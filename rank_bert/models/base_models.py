@@ -192,9 +192,11 @@ def open_model(
     name = str(Path(name).expanduser())
     config = config or _load_config(name, **kwargs)
     if Path(name).is_dir(): _check_size(cls, name, config)
+    adapter = {k: v for k, v in kwargs.items() if k == 'local_files_only'} # where transformers looks for an adapter
     with named_errors(name), quiet_transformers():
         model, info = cls.from_pretrained(name, config=config, dtype=dtype, trust_remote_code=False, weights_only=True,
-                                          ignore_mismatched_sizes=True, output_loading_info=True, **kwargs)
+                                          ignore_mismatched_sizes=True, output_loading_info=True,
+                                          adapter_kwargs=adapter, **kwargs)
     if info['mismatched_keys'] and not refit:
         key, has, needs = min(info['mismatched_keys'])
         raise ValueError(f'{name}: {key} has shape {tuple(has)} there, and config.json asks for {tuple(needs)}')
