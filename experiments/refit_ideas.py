@@ -4,12 +4,11 @@
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
 
 A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
-import copy, csv, json, time, warnings
+import copy, csv, time, warnings
 from pathlib import Path
-import torch, torch.nn.functional as F
+import torch
 from fastai.torch_core import set_seed
 from fastcore.script import call_parse
-from rank_bert.data.glue import GLUE_TASKS
 from rank_bert.models.anatomy import encoder_of, linears
 from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
@@ -21,6 +20,7 @@ from rank_bert.rank.layers import LowRankLinear, replace
 from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
 from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
+from rank_bert.rank.statistics import cotangent
 from rank_bert.train.glue_learner import glue_learner
 
 
@@ -378,15 +378,11 @@ def _token_weights(model, packs):
             return f
         handles = [l.module.register_forward_hook(see(l.name)) for l in linears(model)]
         with frozen(enc, True):
-            z, v = refit_module_cotangent(enc, run_encoder(enc, x), x['attention_mask'], gen)
+            z, v = cotangent(enc, run_encoder(enc, x), x['attention_mask'], None, 'true', gen)
             z.backward(v)
         for h in handles: h.remove()
         for n, o in outs.items(): found.setdefault(n, []).append(keep.flat(o.grad).square().sum(1))
     return {n: [o/torch.cat(ws).mean() for o in ws] for n, ws in found.items()}
-
-def refit_module_cotangent(enc, out, mask, gen):
-    from rank_bert.rank.statistics import cotangent
-    return cotangent(enc, out, mask, None, 'true', gen)
 
 class _Weighted(refit_module.PairedMoments):
     def add(self, x, y, w):
@@ -457,7 +453,6 @@ def together(b, budget):
     plain = b.decomposed.truncate(b.decomposed.plan(budget))
     def run(start, share, damping, shared):
         refit_module.damped_root = lambda m, d=None: root(m, damping if d is None else d)
-        globals()['fit_low_rank'].__globals__['damped_root'] = refit_module.damped_root
         if share: walk.moments_at = _weighted_moments_at(share)
         if shared: walk.refit_block = _shared_refit_block(shared, block)
         try: return b.refit(start)

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 import torch, torch.nn as nn
 import torch.nn.functional as F
+from ..checks import check_count
 from ..models.anatomy import encoder_of, family_of, held, input_names
 
 # %% ../../nbs/rank/batches.ipynb #0716af1c
@@ -87,6 +88,7 @@ def longest_sentences(
     among:int=4, # Read so many times `n_samples`
 )->list: # Batches of one sentence, pairs `(x, y)` where there are labels, else dicts
     "Read some sentences, and return the longest."
+    check_count(n_samples, 'n_samples', none=True)
     rows = list(sentences(batches, n_samples and among*n_samples))
     by_length = sorted(range(len(rows)), key=lambda i: -len(rows[i][0]['attention_mask']))
     rows = [rows[i] for i in sorted(by_length[:n_samples])]
