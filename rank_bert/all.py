@@ -18,6 +18,7 @@ from .models.classifier import pooled_classifier
 # %% ../nbs/all.ipynb #9bf796c7
 from .rank.metrics import (effective_rank, energy_rank, finite_weights, mp_outliers, numerical_rank,
     participation_ratio, plot_ranks, plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
+from .rank.verdict import verdict
 from .rank.layers import LowRankEmbedding, LowRankLinear, break_even
 from .rank.plan import RankPlan, apply_plan, plan_of, to_dense
 from .rank.calibrate import Calibration, calibrate
