@@ -478,10 +478,10 @@ def _longest_rows(b, n, among):
 def distilled(b, budget):
     "The factors trained on texts without labels after the refit, the dense model as teacher of logits and hidden states."
     start, t = _kept(b, budget), glue_task(b.task)
-    for n, epochs in ((b.n, 3), (4*b.n, 1)):
+    for n, epochs, rates in ((b.n, 3, (1e-5, 3e-5)), (4*b.n, 1, (3e-5,))):
         dls = text_dls(_longest_rows(b, n, b.among), b.learn.dls.tokenizer, t.text_cols, valid=t.valid_splits,
             vocab=t.labels, regression=t.labels is None, seed=0)
-        for rate in (1e-5, 3e-5, 1e-4):
+        for rate in rates:
             small = encoder_learner(dls, model=copy.deepcopy(start), seed=0, task=b.task)
             small.add_cb(DistilCallback(b.model, temperature=1., weights=dict(soft=1., hidden=1.)))
             with small.no_bar(), small.no_logging(): small.fit_one_cycle(epochs, rate)
