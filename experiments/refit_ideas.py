@@ -21,7 +21,9 @@ from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
 from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
 from rank_bert.rank.statistics import cotangent
+from rank_bert.train.distill import DistilCallback
 from rank_bert.train.glue_learner import glue_learner
+from rank_bert.train.learner import encoder_learner
 
 
 class Bench:
@@ -29,6 +31,7 @@ class Bench:
     def __init__(self, folder, task, source, n, seed, among):
         self.learn = glue_learner(task, folder, source=source, seed=seed)
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
+        self.folder, self.task, self.source = folder, task, source
         set_seed(seed)
         self.batches = longest_sentences(self.learn.dls.train.new(), n, among)
         self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
@@ -54,7 +57,9 @@ class Bench:
 
 
 IDEAS = {}
-def idea(f): IDEAS[f.__name__] = f
+def idea(f):
+    IDEAS[f.__name__] = f
+    return f
 
 # The models to compare with
 
@@ -77,6 +82,11 @@ def kronecker(b, budget):
     for name in ('layers', 'layers and head'): yield name, options[name]
     kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
+
+def _kept(b, budget):
+    "What `compress` keeps."
+    *_, (_, small) = kronecker(b, budget)
+    return small
 
 @idea
 def steps(b, budget): yield '', compress(b.model, budget, b.batches, refit=False, n_samples=b.n, progress=False)
@@ -460,6 +470,65 @@ def together(b, budget):
     yield 'weighted .25, damping .1', run(plain, .25, .1, None)
     yield 'shared, damping .1', run(small, 0, .1, shared)
     yield 'shared, weighted .25, damping .1', run(small, .25, .1, shared)
+
+# (i) The norms follow: weight and bias of each LayerNorm by least squares, feature by feature
+
+def _fit_norm(norm, mx, my, xx, yx, share):
+    "Fit a LayerNorm to the dense model's, given moments of both outputs; return what it multiplies and adds."
+    a = (1 - share + share*yx/xx.clamp_min(1e-12)).clamp(0, 2)
+    c = share*(my - yx/xx.clamp_min(1e-12)*mx) # so that the mean moves by the same share
+    norm.weight.data.mul_(a.float())
+    norm.bias.data.copy_(a*norm.bias.data + c)
+    return a.float(), c.float()
+
+def _with_norms(share, old):
+    "`refit_block` that fits the two norms of a block of BERT as well."
+    def fit(self, block, calibration, mix, ridge):
+        seen, small, module = self.see_dense(block), self.layers[1], self.small.get_submodule(block.name)
+        again = lambda: [[None if o is None else list(o) for o in got] for got in seen] # `moments_at` empties what it reads
+        for i, stage in enumerate(block.stages):
+            moments = self.moments_at(block, i, again())
+            if stage.layers[0].endswith('intermediate.dense'):
+                mx, my, xx, yx = moments.pair()
+                _fit_norm(module.attention.output.LayerNorm, mx, my, xx.diagonal(), yx.diagonal(), share)
+                moments = self.moments_at(block, i, seen)
+            for n in stage.layers:
+                if small[n].rank is not None:
+                    refit_module._refit_layer(self.layers[0][n], small[n], moments, self.reads_outputs(stage),
+                        calibration[n]['grad_second_moment'], mix, ridge)
+        outs = [refit_module._hidden_in(c(module, refit_module._hidden_in(o))) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        moments = None
+        for keep, a, b in zip(self.keeps, outs, self.outs_dense):
+            x, y = keep.flat(a), keep.flat(refit_module._hidden_in(b))
+            moments = moments or refit_module.PairedMoments(x.shape[1], y.shape[1], self.device)
+            moments.add(x, y)
+        mx, my, xx, yx = moments.pair()
+        a, c = _fit_norm(module.output.LayerNorm, mx, my, xx.diagonal(), yx.diagonal(), share)
+        self.outs_small = [a*o + c for o in outs]
+    return fit
+
+@idea
+def norms(b, budget):
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.refit_block
+    for share in (0., .5, 1.):
+        refit_module._Walk.refit_block = _with_norms(share, old)
+        try: yield f'share {share}', b.refit(small, head=False)
+        finally: refit_module._Walk.refit_block = old
+
+# (5) Training on top, for who can train
+
+@idea
+def distilled(b, budget):
+    "The factors trained on texts without labels, with the dense model as teacher, after the refit."
+    start = _kept(b, budget)
+    for n, epochs in ((1024, 4), (12000, 1), (12000, 3)):
+        learn = glue_learner(b.task, b.folder, source=b.source, n_train=n, seed=0)
+        for rate in (3e-5, 1e-4, 3e-4):
+            for hidden in (0., 1.):
+                small = encoder_learner(learn.dls, model=copy.deepcopy(start), seed=0, task=b.task)
+                small.add_cb(DistilCallback(b.model, temperature=1., weights=dict(soft=1., hidden=hidden)))
+                with small.no_bar(), small.no_logging(): small.fit_one_cycle(epochs, rate)
+                yield f'{n} texts, {epochs} epochs, rate {rate:g}, hidden {hidden:g}', encoder_of(small.model).eval()
 
 FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'among', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
 

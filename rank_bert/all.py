@@ -18,13 +18,15 @@ from .models.classifier import pooled_classifier
 # %% ../nbs/all.ipynb #9bf796c7
 from .rank.metrics import (effective_rank, energy_rank, finite_weights, mp_outliers, numerical_rank,
     participation_ratio, plot_ranks, plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
+from .rank.verdict import verdict
 from .rank.layers import LowRankEmbedding, LowRankLinear, break_even
 from .rank.plan import RankPlan, apply_plan, plan_of, to_dense
 from .rank.calibrate import Calibration, calibrate
 from .rank.decompose import DECOMPOSITIONS, decompose
 from .rank.allocate import ALLOCATORS, allocate
 from .rank.batches import loss_increase
-from .rank.compress import Decomposed, compress, encoder_params, flops_per_token, smallest_plan
+from .rank.compress import compress
+from .rank.decomposed import Decomposed, encoder_params, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
 from .rank.refit import refit
 from .rank.latency import measure_latency
