@@ -64,8 +64,8 @@ def _raise_failed(df):
 def sweep(
     tasks:several(str)='sst2', # GLUE tasks, separated by commas
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker', # Of svd, fwsvd, fwsvd_both, whitened, kronecker; kronecker+refit refits
-    allocators:several(str)='uniform,optimal', # How layers share the budget: uniform, energy, optimal
+    methods:several(str)='svd,kronecker,kronecker+refit', # Of svd, fwsvd, fwsvd_both, whitened, kronecker; '+refit' refits
+    allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
     source:str='sample', # 'sample', 'hub', or a folder with the GLUE files
@@ -79,6 +79,7 @@ def sweep(
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Use pretrained weights, or fail
     scratch:bool=False, # Start from random weights
+    demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
@@ -87,9 +88,11 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from rank_bert.experiment.sweep import Sweep
+    from rank_bert.experiment.demo import demo_sweep
     from tqdm import tqdm
-    s = Sweep(tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
-              tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+    s = demo_sweep(out) if demo else Sweep(
+        tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
+        tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
     terminal = in_shell() and sys.stderr.isatty()
     df = s.run(progress=terminal, log=tqdm.write if terminal else say)
     page = report(out)
@@ -102,7 +105,7 @@ def sweep(
 @command
 def report(
     folder:str, # Folder of a sweep
-    title:str='Rank and score', # Heading of the page
+    title:str=None, # Heading of the page (default: the question that it answers)
 )->Path: # The page
     """Write the web page of a sweep again, from its results.
     Example: rank-bert-report rank_bert_sweep"""
