@@ -66,7 +66,8 @@ def _data_for(folder, method, texts, n_train, max_length, seed, **named):
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
     from rank_bert.rank.batches import longest_sentences
-    from rank_bert.rank.compress import Decomposed, compress as compress_model, smallest_plan
+    from rank_bert.rank.compress import compress as compress_model
+    from rank_bert.rank.decomposed import Decomposed, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
