@@ -9,6 +9,7 @@ __all__ = ['BENCHES', 'analyze', 'sweep', 'report', 'bench', 'help']
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import sys
+from argparse import SUPPRESS
 from inspect import signature
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from .cli_predict import evaluate, predict
 from .cli_compress import compress
 from .cli_export import export
 from .models.folder import model_config
-from .shell import (COMMANDS, Count, Fraction, Positive, Seed, command, in_shell, load_model, one_of,
-                             pretrained_flag, say, several)
+from .shell import (COMMANDS, Count, Fraction, Positive, Seed, arg_parser, command, in_shell, load_model,
+                             one_of, pretrained_flag, say, several, shows_progress)
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -46,7 +47,7 @@ def analyze(
         fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
         with new_file(plot) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
     shown = table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
-    say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format))
+    say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format), result=True)
     for o in files: say(f'written: {o}')
     return table
 
@@ -144,16 +145,29 @@ def bench(
     if what == 'infer' and backends: from rank_bert.bench_infer import bench_backends as run
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
-    table = run(**given, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
-    say(table.to_string())
+    table = run(**given, repeats=repeats, progress=shows_progress())
+    say(table.to_string(), result=True)
     return table
+
+# %% ../nbs/cli.ipynb #cddbaf28
+def _say_completion():
+    "Print a line for each command that tells a shell its options."
+    parsers = {k: arg_parser(f.__wrapped__, prog=k) for k, f in COMMANDS.items()}
+    shown = lambda p: [a for a in p._actions if a.help != SUPPRESS]
+    words = lambda p: [str(o) for a in shown(p) for o in (*a.option_strings, *(a.choices or ()))]
+    text = '\n'.join(f"complete -o default -W '{' '.join(words(p))}' {k}" for k, p in parsers.items())
+    say(text, result=True)
+    return text
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command
-def help()->str: # The list
+def help(
+    complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
+)->str: # The list
     "List all commands."
+    if complete: return _say_completion()
     width = max(map(len, COMMANDS))
     lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
     text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
-    say(text)
+    say(text, result=True)
     return text
