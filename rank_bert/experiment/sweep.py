@@ -32,7 +32,7 @@ from ..models.base_models import evaluating, is_model_folder
 from ..rank.allocate import ALLOCATORS
 from ..rank.batches import longest_sentences, loss_increase
 from ..rank.calibrate import calibrate
-from ..rank.compress import Decomposed, encoder_params, flops_per_token
+from ..rank.decomposed import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.layers import break_even
 from ..rank.plan import RankPlan
