@@ -9,6 +9,7 @@ __all__ = ['BENCHES', 'analyze', 'sweep', 'report', 'bench', 'help']
 
 # %% ../nbs/cli.ipynb #da6e62b5
 import sys
+from argparse import SUPPRESS
 from inspect import signature
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from .cli_predict import evaluate, predict
 from .cli_compress import compress
 from .cli_export import export
 from .models.folder import model_config
-from .shell import (COMMANDS, Count, Fraction, Positive, Seed, command, in_shell, load_model, one_of,
-                             pretrained_flag, say, several)
+from .shell import (COMMANDS, Count, Fraction, Positive, Seed, arg_parser, command, in_shell, load_model,
+                             one_of, pretrained_flag, say, several, shows_progress)
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -46,7 +47,7 @@ def analyze(
         fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
         with new_file(plot) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
     shown = table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
-    say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format))
+    say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format), result=True)
     for o in files: say(f'written: {o}')
     return table
 
@@ -64,8 +65,8 @@ def _raise_failed(df):
 def sweep(
     tasks:several(str)='sst2', # GLUE tasks, separated by commas
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker', # Of svd, fwsvd, fwsvd_both, whitened, kronecker; kronecker+refit refits
-    allocators:several(str)='uniform,optimal', # How layers share the budget: uniform, energy, optimal
+    methods:several(str)='svd,kronecker,kronecker+refit', # Of svd, fwsvd, fwsvd_both, whitened, kronecker, or +refit
+    allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
     source:str='sample', # 'sample', 'hub', or a folder with the GLUE files
@@ -79,6 +80,7 @@ def sweep(
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Use pretrained weights, or fail
     scratch:bool=False, # Start from random weights
+    demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
@@ -87,9 +89,11 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from rank_bert.experiment.sweep import Sweep
+    from rank_bert.experiment.demo import demo_sweep
     from tqdm import tqdm
-    s = Sweep(tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
-              tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+    s = demo_sweep(out) if demo else Sweep(
+        tasks, models, methods, budgets, seeds, allocators, source, out, n_calibration, steps, pretrained=weights,
+        tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
     terminal = in_shell() and sys.stderr.isatty()
     df = s.run(progress=terminal, log=tqdm.write if terminal else say)
     page = report(out)
@@ -102,7 +106,7 @@ def sweep(
 @command
 def report(
     folder:str, # Folder of a sweep
-    title:str='Rank and score', # Heading of the page
+    title:str=None, # Heading of the page (default: the question that it answers)
 )->Path: # The page
     """Write the web page of a sweep again, from its results.
     Example: rank-bert-report rank_bert_sweep"""
@@ -141,16 +145,29 @@ def bench(
     if what == 'infer' and backends: from rank_bert.bench_infer import bench_backends as run
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
-    table = run(**given, repeats=repeats, progress=in_shell() and sys.stderr.isatty())
-    say(table.to_string())
+    table = run(**given, repeats=repeats, progress=shows_progress())
+    say(table.to_string(), result=True)
     return table
+
+# %% ../nbs/cli.ipynb #cddbaf28
+def _say_completion():
+    "Print a line for each command that tells a shell its options."
+    parsers = {k: arg_parser(f.__wrapped__, prog=k) for k, f in COMMANDS.items()}
+    shown = lambda p: [a for a in p._actions if a.help != SUPPRESS]
+    words = lambda p: [str(o) for a in shown(p) for o in (*a.option_strings, *(a.choices or ()))]
+    text = '\n'.join(f"complete -o default -W '{' '.join(words(p))}' {k}" for k, p in parsers.items())
+    say(text, result=True)
+    return text
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command
-def help()->str: # The list
+def help(
+    complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
+)->str: # The list
     "List all commands."
+    if complete: return _say_completion()
     width = max(map(len, COMMANDS))
     lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
     text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
-    say(text)
+    say(text, result=True)
     return text

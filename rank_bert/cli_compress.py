@@ -8,7 +8,6 @@ Docs: https://rank-bert.github.io/rank_bert/cli_compress.html.md"""
 __all__ = ['Ranks', 'Method', 'Allocator', 'compress']
 
 # %% ../nbs/cli_compress.ipynb #cc000003
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,9 @@ from pathlib import Path
 from .checks import check_count
 from .cli_data import check_own, recorded_rows, rows_learner, rows_of, rows_record
 from .models.folder import model_config
-from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command, in_shell,
+from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command,
                              load_model, load_tokenizer, one_of, out_folder, save_results, saved_settings, say,
-                             several, text_items, texts_per_row)
+                             several, shows_progress, text_items, texts_per_row)
 
 # %% ../nbs/cli_compress.ipynb #cc000007
 def _recorded_data(folder):
@@ -72,7 +71,7 @@ def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, meth
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
-    run = dict(n_samples=n_samples, progress=in_shell() and sys.stderr.isatty())
+    run = dict(n_samples=n_samples, progress=shows_progress())
     if data is not None: data = longest_sentences(data, n_samples)
     seen = data if get_decomposition(method).needs else None
     if max_loss_increase is None:
@@ -143,7 +142,7 @@ def _say_compressed(done, scores, out, was, dense):
     "Print what was done to a model, and where it is."
     say(str(done))
     if done.embedding_rank: say(f'word embedding: rank {done.embedding_rank}')
-    for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}")
+    for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {_megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense:
         say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')

@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/cli_predict.html.md"""
 # %% auto #0
 __all__ = ['evaluate', 'predict']
 
-# %% ../nbs/cli_predict.ipynb #0db75cc8
+# %% ../nbs/cli_predict.ipynb #a4d08408
 import sys
 from functools import partial
 
@@ -17,7 +17,7 @@ from .cli_data import check_own, rows_learner, rows_of
 from .cli_export import evaluate_exported, is_exported
 from .models.folder import model_config
 from .shell import (Count, Task, command, in_shell, load_classifier, load_tokenizer, option, printable,
-                             read_texts, saved_settings, say, say_scores, several, text_items, texts_per_row)
+                             read_texts, saved_settings, say, say_json, say_scores, several, text_items, texts_per_row)
 
 # %% ../nbs/cli_predict.ipynb #5bde1bb6
 @command
@@ -28,7 +28,6 @@ def evaluate(
     bs:Count=64, # Batch size
     max_length:Count=128, # Longest input in tokens; an exported folder has its own
     tokenizer:str=None, # Name or folder of a tokenizer (default: the model's own; not for an exported folder)
-    json:bool=False, # Print one JSON object
     data:str=None, # Or a file with texts and labels: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: as in training)
     label_col:str=None, # Column of the file with the labels (default: as in training, or label)
@@ -41,16 +40,15 @@ def evaluate(
     if not rows:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
                          f', or {option("data")} with a file of texts and labels')
-    from rank_bert.io import json_text
     if is_exported(folder): res = evaluate_exported(folder, rows, bs)
     else:
         learn = rows_learner(folder, rows, tokenizer=load_tokenizer(folder, tokenizer), bs=bs, n_train=bs,
                              max_length=max_length)
         res = learn.evaluate()
-    say(json_text(res)) if json else say_scores(res)
+    say_scores(res)
     return res
 
-# %% ../nbs/cli_predict.ipynb #234e9a25
+# %% ../nbs/cli_predict.ipynb #592c5f02
 def _by_length(answer):
     "Let `answer` see texts in the order of their lengths."
     length = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
@@ -64,7 +62,7 @@ def _chunk_size(bs, most=4096):
     "The number of texts to read before the first is answered: 1 if somebody waits for it."
     return 1 if bs == 1 or in_shell() and sys.stdin.isatty() else most
 
-# %% ../nbs/cli_predict.ipynb #fe899063
+# %% ../nbs/cli_predict.ipynb #b523e32f
 def _text_items(folder, texts):
     "Texts and pairs from the command line and stdin."
     from rank_bert.data.tables import check_texts
@@ -93,7 +91,7 @@ def _answers_of(folder, tokenizer, max_length, bs):
     answer = lambda items: [p for x in batches(items) for p in model.predict_proba(x)]
     return _by_length(answer), problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
 
-# %% ../nbs/cli_predict.ipynb #ea2d4626
+# %% ../nbs/cli_predict.ipynb #99c399e0
 def _prediction(p, kind, labels):
     "The label of one row of probabilities, and the probability of each label; a regression has only a value."
     if kind == 'regression': return float(p[0]), {}
@@ -105,6 +103,10 @@ def _prediction_line(label, each):
     "A prediction for the shell, separated by tabs."
     label = printable(label) if isinstance(label, str) else f'{label:.4f}'
     return '\t'.join([label, *(f'{printable(k)}={v:.4f}' for k, v in each.items())])
+
+def _prediction_record(label, each):
+    "A prediction for a machine."
+    return dict(label=label, probabilities=each) if each else dict(value=label)
 
 # %% ../nbs/cli_predict.ipynb #2fc5bbc7
 @command
@@ -128,4 +130,4 @@ def predict(
     items = _file_items(folder, data, text_cols) if data else _text_items(folder, texts)
     each = (_prediction(p, kind, labels) for o in chunked(items, _chunk_size(bs)) for p in answer(o))
     if not in_shell(): return list(each)
-    for o in each: say(_prediction_line(*o))
+    for o in each: say_json(_prediction_record(*o)) or say(_prediction_line(*o), result=True)

@@ -7,13 +7,13 @@ Docs: https://rank-bert.github.io/rank_bert/cli_train.html.md"""
 # %% auto #0
 __all__ = ['finetune', 'pretrain']
 
-# %% ../nbs/cli_train.ipynb #b123acb8
-import sys, time
+# %% ../nbs/cli_train.ipynb #bd69ca64
+import time
 from pathlib import Path
 
 from .cli_data import check_own, own_rows, rows_learner, rows_record
-from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, in_shell, one_of,
-                             option, out_folder, pretrained_flag, save_results, say, say_scores, several)
+from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, one_of, option,
+                             out_folder, pretrained_flag, save_results, say, say_scores, several, shows_progress)
 
 # %% ../nbs/cli_train.ipynb #9076d737
 def _fit(learn, epochs, lr):
@@ -27,10 +27,12 @@ def _fit(learn, epochs, lr):
             say('  '.join([f'epoch {values[0] + 1}/{epochs}', *(f'{k} {value(v)}' for k, v in log.items())]))
     learn.logger = line
     with learn.no_bar(), tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch',
-                              disable=None if in_shell() else True, leave=False) as bar:
-        learn.fit_one_cycle(epochs, lr, cbs=Callback(after_batch=lambda cb: bar.update(cb.training)))
+                              disable=not shows_progress(), leave=False) as bar:
+        learn.fit_one_cycle(epochs, lr, cbs=Callback(
+            before_epoch=lambda cb: bar.set_postfix_str(f'epoch {cb.epoch + 1} of {epochs}'),
+            after_batch=lambda cb: bar.update(cb.training)))
 
-# %% ../nbs/cli_train.ipynb #4a2ec076
+# %% ../nbs/cli_train.ipynb #ee663c20
 def _rows_to_learn(task, source, data, text_cols, label_col, valid, regression, seed):
     "Collect what a task or a file needs; raise an error for neither and for both."
     check_own(task, data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
@@ -146,7 +148,7 @@ def pretrain(
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,
               layout=layout, valid=valid, next_sentence=next_sentence, every=every, seed=seed, bf16=bf16,
-              resume=resume, overwrite=overwrite, progress=in_shell() and sys.stderr.isatty(), report=_say_step)
+              resume=resume, overwrite=overwrite, progress=shows_progress(), report=_say_step)
     say_scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')})
     say(f"saved in {out} after {res['seconds']:.0f} s")
     return res
