@@ -15,22 +15,22 @@ from .shell import (Count, Fraction, Positive, command, load_tokenizer, one_of, 
                              say, text_cols, text_items)
 
 # %% ../nbs/cli_export.ipynb #ce000006
-def _task_rows(task, source):
-    "The texts and labels of each validation split of a GLUE task: its name -> (texts or pairs, labels)."
+def _task_rows(task, source, splits=None):
+    "The texts and labels of the validation splits of a GLUE task, or of others: name -> (texts or pairs, labels)."
     from rank_bert.data.glue import glue_task, load_glue
     t, data = glue_task(task), load_glue(task, source)
     columns = lambda rows: [rows[k][:] for k in t.text_cols]
     items = lambda rows: columns(rows)[0] if len(t.text_cols) == 1 else list(zip(*columns(rows)))
-    return {k: (items(data[k]), data[k]['label'][:]) for k in t.valid_splits}
+    return {k: (items(data[k]), data[k]['label'][:]) for k in splits or t.valid_splits}
 
-def _texts_to_compare(folder, file, n=256):
-    "The first lines of a file, or the first validation rows of the task that a model was fine-tuned on; else None."
+def _texts_to_compare(folder, file, n=256, splits=None):
+    "The first lines of a file, or the first rows of the task that a model was fine-tuned on; else None."
     if file:
         from rank_bert.data.tables import read_lines
         return list(text_items(read_lines(file)[:n], text_cols(folder)))
     saved = saved_settings(folder)
     if not saved.get('task'): return None
-    return next(iter(_task_rows(str(saved['task']), saved.get('source')).values()))[0][:n]
+    return next(iter(_task_rows(str(saved['task']), saved.get('source'), splits).values()))[0][:n]
 
 # %% ../nbs/cli_export.ipynb #ce000009
 @command
@@ -39,6 +39,7 @@ def export(
     to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
     texts:str=None, # Text file to compare predictions on (default: the task that the model was fine-tuned on)
+    vocabulary:one_of('all', 'seen')='all', # seen drops words that are not in that file (default: in the training rows)
     bs:Count=1, # Texts in the batch that auto times
     length:Count=32, # Tokens of each of them
     max_length:Count=None, # Longest input in tokens (default: as in training, or 128)
@@ -55,11 +56,13 @@ def export(
     out = out_folder(out or was.with_name(f'{was.name}-{to}'), overwrite)
     from rank_bert.deploy.export import export as write
     compared = _texts_to_compare(folder, texts) if 'auto' in (to, precision) else None
+    if vocabulary == 'seen': compared = _texts_to_compare(folder, texts, None, ['train'])
     p = write(was, tokenizer and load_tokenizer(folder, tokenizer), out, to, precision, max_length=max_length,
-              texts=compared, bs=bs, length=length, max_divergence=max_divergence, max_changed=max_changed,
-              overwrite=overwrite)
+              texts=compared, vocabulary=vocabulary, bs=bs, length=length, max_divergence=max_divergence,
+              max_changed=max_changed, overwrite=overwrite)
     m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
     say(f"saved in {out}: {m['engine']} {m['precision']}, {size:.2f} MB")
+    for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     return m
 
 # %% ../nbs/cli_export.ipynb #ce000012
