@@ -25,7 +25,8 @@ from .rank.calibrate import Calibration, calibrate
 from .rank.decompose import DECOMPOSITIONS, decompose
 from .rank.allocate import ALLOCATORS, allocate
 from .rank.batches import loss_increase
-from .rank.compress import Decomposed, compress, encoder_params, flops_per_token, smallest_plan
+from .rank.compress import compress
+from .rank.decomposed import Decomposed, encoder_params, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
 from .rank.refit import refit
 from .rank.latency import measure_latency

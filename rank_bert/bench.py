@@ -25,7 +25,8 @@ from .models.base_models import bert_config, get_pretrained_model
 from .rank.allocate import allocate
 from .rank.latency import measure_latency
 from .rank.calibrate import calibrate
-from .rank.compress import Decomposed, compress, flops_per_token
+from .rank.compress import compress
+from .rank.decomposed import Decomposed, flops_per_token
 from .rank.refit import refit
 from .rank.decompose import factorise
 from .rank.layers import LowRankLinear, replace

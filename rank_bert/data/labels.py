@@ -10,9 +10,10 @@ __all__ = ['label_vocab', 'is_regression', 'read_score', 'encode_labels', 'is_mu
 
 # %% ../../nbs/data/labels.ipynb #c5e1907d
 import re, warnings
+from functools import partial
 import numpy as np, pandas as pd
 from fastcore.basics import patch
-from .tables import check_texts, table_column
+from .tables import check_texts, row_place, table_column
 
 # %% ../../nbs/data/labels.ipynb #92d67548
 def label_vocab(
@@ -43,17 +44,19 @@ def read_score(
     except (TypeError, ValueError, OverflowError): return None
     return v if abs(v) <= float(np.finfo(np.float32).max) else None
 
+def _place(where, i): return where(i) if callable(where) else f'{where}[{i}]'
+
 def encode_labels(
     labels, # Class names (or scores, when `vocab` is None)
     vocab:list=None, # Names of the classes, in order; None for scores
-    where:str='label', # What to call them in an error
+    where:str='label', # What to call them in an error, or a function that names row `i`
 )->np.ndarray: # int64 classes, or float32 scores
     "Turn labels into numbers."
     ids = {o: i for i, o in enumerate(vocab or ())}
     res = [read_score(o) if vocab is None else ids.get(str(o)) for o in labels]
     if None in res:
         i, want = res.index(None), 'a finite number' if vocab is None else f'one of {", ".join(map(repr, vocab))}'
-        raise ValueError(f'{where}[{i}] is {list(labels)[i]!r}, which is not {want}')
+        raise ValueError(f'{_place(where, i)} is {list(labels)[i]!r}, which is not {want}')
     return np.array(res, dtype=np.float32 if vocab is None else np.int64)
 
 # %% ../../nbs/data/labels.ipynb #3b509efe
@@ -66,14 +69,14 @@ def is_multi_label(
 def encode_label_lists(
     labels, # For each text the names of its labels
     vocab:list, # Names of all labels, in order
-    where:str='label', # What to call them in an error
+    where:str='label', # What to call them in an error, or a function that names row `i`
 )->np.ndarray: # float32, `(texts, labels)`, of 0 and 1
     "Turn lists of labels into rows of 0 and 1."
     ids, res = {o: i for i, o in enumerate(vocab)}, np.zeros((len(labels), len(vocab)), np.float32)
     for i, row in enumerate(labels):
         for o in map(str, row):
             if o not in ids:
-                raise ValueError(f'{where}[{i}] has {o!r}, which is not one of {", ".join(map(repr, vocab))}')
+                raise ValueError(f'{_place(where, i)} has {o!r}, which is not one of {", ".join(map(repr, vocab))}')
             res[i, ids[o]] = 1
     return res
 
@@ -82,6 +85,7 @@ def find_classes(
     labels, # Labels of the training set
     regression:bool=None, # Scores rather than classes? None to find out
     where:str='train label', # What to call them in an error
+    place=None, # Function that names row `i`; default: `where[i]`
 )->list[str]|None: # Names of the classes, in order; None for scores
     "Name the classes of a training set."
     if is_multi_label(labels) and not regression:
@@ -89,7 +93,7 @@ def find_classes(
         return label_vocab(o for row in labels for o in row)
     for i, o in enumerate(labels):
         if pd.api.types.is_scalar(o) and (pd.isna(o) or o == ''):
-            raise ValueError(f'{where}[{i}] is {o!r}: every row needs a label')
+            raise ValueError(f'{_place(place or where, i)} is {o!r}: every row needs a label')
     if is_regression(labels) if regression is None else regression: return None
     names, alike = label_vocab(labels), {}
     if len(names) < 2: raise ValueError(f'every {where} is {names[0]!r}: a classifier needs two classes')
@@ -127,7 +131,8 @@ class Labels:
         names = label_col if self.columns else vocab or train.attrs.get('classes', {}).get(label_col)
         self.hot = self.several and _is_hot(labels) and (not names or len(names) == len(labels[0]))
         if self.hot and not names: names = range(len(labels[0]))
-        self.vocab = self._named(names) if names else find_classes(labels, regression, f'train {label_col}')
+        place = partial(row_place, train, 'train', label_col)
+        self.vocab = self._named(names) if names else find_classes(labels, regression, f'train {label_col}', place)
     def _named(self, names):
         names = list(map(str, names))
         if len(set(names)) < len(names): raise ValueError(f'vocab is {names}: two classes have the same name')
@@ -145,12 +150,14 @@ def read(self:Labels,
         flags = [[_read_flag(v, f'{split} {c}[{i}]') for i, v in enumerate(table_column(table, c, split))]
                  for c in self.col]
         return [[c for c, o in zip(self.col, row) if o] for row in zip(*flags)]
-    labels, where = table_column(table, self.col, split), f'{split} {self.col}'
+    labels = table_column(table, self.col, split)
     if self.sep is not None:
-        return [[p.strip() for p in o.split(self.sep) if p.strip()] for o in check_texts(labels, where)]
+        texts = check_texts(labels, f'{split} {self.col}')
+        return [[p.strip() for p in o.split(self.sep) if p.strip()] for o in texts]
     for i, o in enumerate(labels if is_multi_label(labels) else []):
         if not is_multi_label([o]) or any(pd.api.types.is_scalar(p) and pd.isna(p) for p in o):
-            raise ValueError(f'{where}[{i}] is {o!r}: every row needs a list of labels, an empty one for none')
+            raise ValueError(f'{row_place(table, split, self.col, i)} is {o!r}: '
+                             'every row needs a list of labels, an empty one for none')
     return labels
 
 # %% ../../nbs/data/labels.ipynb #5e9a3c11
@@ -160,7 +167,7 @@ def encode(self:Labels,
     split:str='train', # What to call it in an error
 )->np.ndarray|None: # int64 classes, float32 scores, or float32 rows of 0 and 1
     "Turn the labels of `table` into numbers."
-    labels, where = self.read(table, split), f'{split} {self.col}'
+    labels, where = self.read(table, split), partial(row_place, table, split, self.col)
     if not self.several:
         unlabelled = self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels)
         return None if unlabelled else encode_labels(labels, self.vocab, where)

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'write_tsv', 'read_csv', 'as_table', 'read_json', 'read_parquet',
-           'read_file', 'load_saved', 'read_data', 'check_texts', 'table_column', 'find_text_cols', 'draw_rows',
-           'split_data']
+           'read_file', 'load_saved', 'read_data', 'check_texts', 'table_column', 'row_place', 'find_text_cols',
+           'draw_rows', 'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
@@ -155,7 +155,8 @@ def read_json(
         if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
         if row.keys() != first.keys():
             raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(first)}')
-    return as_table({k: [o[k] for o in rows.values()] for k in first})
+    res = as_table({k: [o[k] for o in rows.values()] for k in first})
+    return res.set_index(pd.Index(rows, name=what))
 
 # %% ../../nbs/data/tables.ipynb #955db544
 _BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
@@ -178,13 +179,15 @@ READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': rea
 
 def read_file(
     path:str|Path, # File whose ending is among `READERS`
-)->pd.DataFrame:
+)->pd.DataFrame: # Its `attrs['file']` is the path
     "Read the table in a file."
     path = Path(path)
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
     if path.suffix.lower() not in READERS:
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
-    return READERS[path.suffix.lower()](path)
+    res = READERS[path.suffix.lower()](path)
+    res.attrs['file'] = str(path)
+    return res
 
 # %% ../../nbs/data/tables.ipynb #bdad26b5
 def _check_stream(path):
@@ -254,8 +257,20 @@ def table_column(
     split:str='train', # What to call the table in an error
 )->list:
     "Give a column of `table` as a list, or raise `ValueError` with the names of its columns."
-    if name not in table: raise ValueError(f'{split} has no column {name!r}, only {", ".join(map(repr, table))}')
-    return table[name].tolist()
+    if name in table: return table[name].tolist()
+    place = table.attrs.get('file', split)
+    raise ValueError(f'{place} has no column {name!r}, only {", ".join(map(repr, table))}')
+
+# %% ../../nbs/data/tables.ipynb #0e8d2bbf
+def row_place(
+    table:pd.DataFrame, # From `read_data`
+    split:str, # What to call the table, if it comes from no file
+    name:str, # Column
+    i:int, # Row, counted from 0
+)->str:
+    "Name a cell of a table for an error."
+    file, line = table.attrs.get('file'), table.index[i]
+    return f'{file}, {table.index.name or "row"} {line}: {name}' if file else f'{split} {name}[{i}]'
 
 # %% ../../nbs/data/tables.ipynb #73dc65fb
 def find_text_cols(

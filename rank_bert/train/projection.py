@@ -15,7 +15,7 @@ import torch
 from fastcore.basics import groupby, patch
 from fastcore.meta import delegates
 from ..checks import check_count, check_fraction, check_name
-from ..rank.compress import Decomposed
+from ..rank.decomposed import Decomposed
 from ..rank.linalg import damped_root, to_float64
 from ..rank.plan import full_name
 from ..rank.registry import Registry
