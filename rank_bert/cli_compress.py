@@ -1,4 +1,4 @@
-"""`rank-bert-compress`: make a saved model smaller, on the data that it was trained on, or on texts without labels.
+"""`rank-bert-compress`: make a saved model smaller, on the rows that it was trained on, or on texts without labels.
 
 Docs: https://rank-bert.github.io/rank_bert/cli_compress.html.md"""
 
@@ -8,28 +8,29 @@ Docs: https://rank-bert.github.io/rank_bert/cli_compress.html.md"""
 __all__ = ['Ranks', 'Method', 'Allocator', 'compress']
 
 # %% ../nbs/cli_compress.ipynb #cc000003
-import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from .checks import check_count
+from .cli_data import check_own, recorded_rows, rows_learner, rows_of, rows_record
 from .models.folder import model_config
-from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command, in_shell,
+from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command,
                              load_model, load_tokenizer, one_of, out_folder, save_results, saved_settings, say,
-                             task_for, text_cols, text_items)
+                             several, shows_progress, text_items, texts_per_row)
 
 # %% ../nbs/cli_compress.ipynb #cc000007
 def _recorded_data(folder):
-    "Task, source, `max_length` and number of rows that a model was fine-tuned on, from its `results.json`."
-    saved, f = saved_settings(folder), Path(folder)/'results.json'
-    if not saved.get('task'):
-        raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a --task and its --source, or --texts '
-                         'with a file of lines without labels, or --method svd, which needs no data and loses more')
+    "The rows that a model was fine-tuned on, their number and `max_length`, from its `results.json`."
+    rows, saved, f = recorded_rows(folder), saved_settings(folder), Path(folder)/'results.json'
+    if not rows:
+        raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a --task and its --source, or --data '
+                         'with a file of texts and labels, or --texts with a file of lines without labels, or --method '
+                         'svd, which needs no data and loses more')
     count = lambda k, default: check_count(saved.get(k) or default, f'{k} in {f}')
-    data = dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'), max_length=count('max_length', 128),
-                n_train=min(1024, count('rows', 1024)))
-    say(f"calibrating on {data['task']} from {data['source']}, as {f} says")
+    data = dict(rows=rows, max_length=count('max_length', 128), n_train=min(1024, count('rows', 1024)))
+    what = f"{rows['task']} from {rows['source']}" if 'task' in rows else rows['data']
+    say(f'calibrating on {what}, as {f} says')
     return data
 
 # %% ../nbs/cli_compress.ipynb #cc000010
@@ -37,7 +38,7 @@ def _text_batches(folder, file, tokenizer, n, max_length):
     "Tokenise the first `n` lines of a text file."
     from rank_bert.data.tables import read_lines
     from rank_bert.data.tokens import encode_texts
-    return encode_texts(tokenizer, list(text_items(read_lines(file)[:n], text_cols(folder))), max_length=max_length)
+    return encode_texts(tokenizer, list(text_items(read_lines(file)[:n], texts_per_row(folder))), max_length=max_length)
 
 # %% ../nbs/cli_compress.ipynb #cc000012
 def _parse_ranks(value, name):
@@ -51,23 +52,26 @@ def _parse_ranks(value, name):
 Ranks = Arg(str, _parse_ranks)
 
 # %% ../nbs/cli_compress.ipynb #cc000022
-def _data_for(folder, method, task, source, texts, n_train, max_length, seed):
-    "Choose what to calibrate on: a task, a file of texts, or for svd neither."
-    given = dict(task=task, source=source, texts=texts, n_train=n_train, max_length=max_length)
-    known = {} if task or texts or method == 'svd' else _recorded_data(folder)
-    data = dict(given, **dict(n_train=1024, max_length=128, seed=seed) | known | {k: v for k, v in given.items() if v})
-    if data['task']: data['source'] = str(check_source(data['source'], data['task']))
+def _data_for(folder, method, texts, n_train, max_length, seed, **named):
+    "Choose what to calibrate on: a task, a file with or without labels, or for svd none."
+    rows = rows_of(folder, seed=seed, **named) if named['task'] or named['data'] else {}
+    known = {} if rows or texts or method == 'svd' else _recorded_data(folder)
+    given = {k: v for k, v in dict(n_train=n_train, max_length=max_length).items() if v}
+    data = dict(rows=rows, texts=texts, n_train=1024, max_length=128, seed=seed) | known | given
+    rows = data['rows']
+    if 'task' in rows: rows['source'] = str(check_source(named['source'] or rows['source'], rows['task']))
     return data
 
 # %% ../nbs/cli_compress.ipynb #cc000015
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
     from rank_bert.rank.batches import longest_sentences
-    from rank_bert.rank.compress import Decomposed, compress as compress_model, smallest_plan
+    from rank_bert.rank.compress import compress as compress_model
+    from rank_bert.rank.decomposed import Decomposed, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
-    run = dict(n_samples=n_samples, progress=in_shell() and sys.stderr.isatty())
+    run = dict(n_samples=n_samples, progress=shows_progress())
     if data is not None: data = longest_sentences(data, n_samples)
     seen = data if get_decomposition(method).needs else None
     if max_loss_increase is None:
@@ -79,24 +83,23 @@ def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, meth
     return compress_embedding(small, embeddings, data, **run) if embeddings else small
 
 # %% ../nbs/cli_compress.ipynb #cc000016
-def _compress_on_task(folder, tokenizer, task, shrink, seed, **data):
-    "Compress with the data of a task: the smaller model, its tokenizer, and the scores before and after."
+def _compress_on_rows(folder, tokenizer, rows, shrink, seed, **data):
+    "Compress with labelled rows: the smaller model, its tokenizer, the scores before and after, and the rows."
     from fastai.torch_core import set_seed
-    from rank_bert.train.glue_learner import glue_learner
-    learn = glue_learner(task_for(folder, task), folder, tokenizer=tokenizer, seed=seed, **data)
+    learn = rows_learner(folder, rows, tokenizer=tokenizer, seed=seed, **data)
     before = learn.evaluate()
     set_seed(seed)
     learn.model = shrink(learn.model, learn.dls.train.new())
-    return learn.model, learn.dls.tokenizer, dict(before=before, after=learn.evaluate())
+    return learn.model, learn.dls.tokenizer, dict(before=before, after=learn.evaluate()), rows_record(learn, rows)
 
 # %% ../nbs/cli_compress.ipynb #cc000024
 def _compress_data(folder, tokenizer, shrink, texts, **data):
-    "Compress with the data of `_data_for`: the smaller model, its tokenizer, and the scores if there is a task."
-    tok = load_tokenizer(folder, tokenizer, optional=not (data['task'] or texts))
+    "Compress with the data of `_data_for`: the smaller model, its tokenizer, scores if there are labels, and the rows."
+    tok = load_tokenizer(folder, tokenizer, optional=not (data['rows'] or texts))
     data['n_train'] *= 4 # for `longest_sentences`
-    if data['task']: return _compress_on_task(folder, tok, shrink=shrink, **data)
+    if data['rows']: return _compress_on_rows(folder, tok, shrink=shrink, **data)
     batches = _text_batches(folder, texts, tok, data['n_train'], data['max_length']) if texts else None
-    return shrink(load_model(folder), batches), tok, dict(before=None, after=None)
+    return shrink(load_model(folder), batches), tok, dict(before=None, after=None), {}
 
 # %% ../nbs/cli_compress.ipynb #cc000017
 def _megabytes(folder): return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
@@ -123,23 +126,26 @@ def _compress_results(model, scores, settings):
                 weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli_compress.ipynb #cc000019
-def _check_options(method, budget, max_loss_increase, steps, task, texts, source):
+def _check_options(method, budget, max_loss_increase, steps, texts, task, source, **own):
     "Raise `ValueError` for options that exclude each other."
     loss = None if max_loss_increase is None else '--max-loss-increase'
     for a, b, x, y in [('--task', '--texts', task, texts), ('--source', '--texts', source, texts),
+                       ('--data', '--texts', own['data'], texts), ('--source', '--data', source, own['data']),
                        ('--budget', loss, budget, loss), ('--steps', loss, steps, loss)]:
         if x and y: raise ValueError(f'pass {a} or {b}, not both')
+    check_own(task, **own)
     if method != 'svd': return
     if loss: raise ValueError('--max-loss-increase is in nats, and --method svd does not predict the loss')
     for k, v in (('source', source), ('steps', steps)):
-        if v and not task: raise ValueError(f'--{k} {v} is about the data to calibrate on: pass a --task as well')
+        if v and not (task or own['data']):
+            raise ValueError(f'--{k} {v} is about the data to calibrate on: pass a --task as well')
 
 # %% ../nbs/cli_compress.ipynb #cc000025
 def _say_compressed(done, scores, out, was, dense):
     "Print what was done to a model, and where it is."
     say(str(done))
     if done.embedding_rank: say(f'word embedding: rank {done.embedding_rank}')
-    for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}")
+    for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {_megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense:
         say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
@@ -172,20 +178,27 @@ def compress(
     dense:bool=False, # Multiply the factors out: the folder is no smaller, but opens without rank_bert
     out:str=None, # Folder to write (default: FOLDER-BUDGET)
     overwrite:bool=False, # Replace what is in that folder
+    data:str=None, # Or a file with texts and labels to calibrate on and to score on (default: as results.json says)
+    text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
+    label_col:str=None, # Column of the file with the labels (default: label)
+    valid:str=None, # File to score on, or the fraction of rows to set aside for it (default: 0.2)
 )->dict: # What `results.json` holds
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small"""
     model_config(folder)
-    _check_options(method, budget, max_loss_increase, steps, task, texts, source)
+    named = dict(task=task, source=source, data=data, text_cols=text_cols, label_col=label_col, valid=valid)
+    _check_options(method, budget, max_loss_increase, steps, texts, **named)
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{max_loss_increase or budget or .5:g}'), overwrite)
-    size, data = _megabytes(was), _data_for(folder, method, task, source, texts, n_train, max_length, seed)
+    size, given = _megabytes(was), _data_for(folder, method, texts, n_train, max_length, seed, **named)
     asked = dict(max_loss_increase=max_loss_increase, embeddings=embeddings, fixed_ranks=fixed_ranks,
                  multiple_of=multiple_of)
     shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator,
-                     compression=dict(steps=steps, refit=not no_refit), n_samples=data['n_train'], **asked)
-    model, tok, scores = _compress_data(folder, tokenizer, shrink, **data)
-    results = _compress_results(model, scores, dict(model=str(folder), **data, **asked))
+                     compression=dict(steps=steps, refit=not no_refit), n_samples=given['n_train'], **asked)
+    model, tok, scores, rows = _compress_data(folder, tokenizer, shrink, **given)
+    del given['rows']
+    settings = dict(model=str(folder), task=None, source=None) | rows | given | asked
+    results = _compress_results(model, scores, settings)
     out = save_results(out, overwrite, partial(_write_model, model, tok, dense), results)
     _say_compressed(model.compression, scores, out, size, dense)
     return results

@@ -10,27 +10,19 @@ __all__ = ['export', 'is_exported', 'evaluate_exported']
 # %% ../nbs/cli_export.ipynb #ce000003
 from pathlib import Path
 
+from .cli_data import recorded_rows, validation_items
 from .models.folder import model_config
-from .shell import (Count, Fraction, Positive, command, load_tokenizer, one_of, out_folder, saved_settings,
-                             say, text_cols, text_items)
+from .shell import (Count, Fraction, Positive, command, load_tokenizer, one_of, out_folder, say,
+                             text_items, texts_per_row)
 
 # %% ../nbs/cli_export.ipynb #ce000006
-def _task_rows(task, source, splits=None):
-    "The texts and labels of the validation splits of a GLUE task, or of others: name -> (texts or pairs, labels)."
-    from rank_bert.data.glue import glue_task, load_glue
-    t, data = glue_task(task), load_glue(task, source)
-    columns = lambda rows: [rows[k][:] for k in t.text_cols]
-    items = lambda rows: columns(rows)[0] if len(t.text_cols) == 1 else list(zip(*columns(rows)))
-    return {k: (items(data[k]), data[k]['label'][:]) for k in splits or t.valid_splits}
-
-def _texts_to_compare(folder, file, n=256, splits=None):
-    "The first lines of a file, or the first rows of the task that a model was fine-tuned on; else None."
+def _texts_to_compare(folder, file, n=256):
+    "The first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     if file:
         from rank_bert.data.tables import read_lines
-        return list(text_items(read_lines(file)[:n], text_cols(folder)))
-    saved = saved_settings(folder)
-    if not saved.get('task'): return None
-    return next(iter(_task_rows(str(saved['task']), saved.get('source'), splits).values()))[0][:n]
+        return list(text_items(read_lines(file)[:n], texts_per_row(folder)))
+    rows = recorded_rows(folder)
+    return next(iter(validation_items(rows).values()))[0][:n] if rows else None
 
 # %% ../nbs/cli_export.ipynb #ce000009
 @command
@@ -38,8 +30,8 @@ def export(
     folder:str, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
-    texts:str=None, # Text file to compare predictions on (default: the task that the model was fine-tuned on)
-    vocabulary:one_of('all', 'seen')='all', # seen drops words that are not in that file (default: in the training rows)
+    texts:str=None, # Text file to compare predictions on (default: what the model was fine-tuned on)
+    vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
     bs:Count=1, # Texts in the batch that auto times
     length:Count=32, # Tokens of each of them
     max_length:Count=None, # Longest input in tokens (default: as in training, or 128)
@@ -52,11 +44,13 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     model_config(folder)
+    if vocabulary == 'seen' and not texts:
+        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all that you have')
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{to}'), overwrite)
     from rank_bert.deploy.export import export as write
     compared = _texts_to_compare(folder, texts) if 'auto' in (to, precision) else None
-    if vocabulary == 'seen': compared = _texts_to_compare(folder, texts, None, ['train'])
+    if vocabulary == 'seen': compared = _texts_to_compare(folder, texts, None)
     p = write(was, tokenizer and load_tokenizer(folder, tokenizer), out, to, precision, max_length=max_length,
               texts=compared, vocabulary=vocabulary, bs=bs, length=length, max_divergence=max_divergence,
               max_changed=max_changed, overwrite=overwrite)
@@ -75,18 +69,18 @@ def is_exported(
 # %% ../nbs/cli_export.ipynb #ce000013
 def evaluate_exported(
     folder:str|Path, # Exported folder
-    task:str, # GLUE task
-    source:str=None, # As for `load_glue`
+    rows:dict, # From `rows_of`
     bs:int=64, # Batch size
 )->dict: # Metric to value
-    "Compute the official metrics of what was exported."
+    "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
     from rank_bert.deploy.runtime import Predictor
     from rank_bert.train.glue_learner import GLUE_METRICS
-    from rank_bert.train.scores import score
-    p, rows, res = Predictor(folder), _task_rows(task, source), {}
-    for split, (texts, labels) in rows.items():
-        end = split.removeprefix('validation') if len(rows) > 1 else ''
+    from rank_bert.train.scores import DEFAULT_METRICS, score
+    p, splits, res = Predictor(folder), validation_items(rows), {}
+    names = GLUE_METRICS[rows['task']] if 'task' in rows else DEFAULT_METRICS[p.kind]
+    for split, (texts, labels) in splits.items():
+        end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))
-        res |= {k + end: v for k, v in score(z, labels, GLUE_METRICS[task], p.kind).items()}
+        res |= {k + end: v for k, v in score(z, labels, names, p.kind).items()}
     return res

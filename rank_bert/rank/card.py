@@ -24,8 +24,9 @@ def part_of_model(
 )->str: # 'embeddings', 'linear', 'head' or 'other'
     "Tell by its name which part of a model a tensor belongs to."
     if 'emb' in name: return 'embeddings'
-    in_layer, small = re.search(r'\.\d+\.', name), re.search('norm|bias', name, re.I)
-    return 'other' if '.' not in name or small and (in_layer or 'bias' not in name) else 'linear' if in_layer else 'head'
+    in_layer, norm = re.search(r'\.\d+\.', name), re.search('norm', name, re.I)
+    if norm or '.' not in name or in_layer and 'bias' in name: return 'other'
+    return 'linear' if in_layer else 'head'
 
 def bytes_by_part(
     weights:dict, # Name -> shape and number of bytes
