@@ -34,7 +34,7 @@ from .rank.heads import head_circuits, head_importance, head_report, prune_heads
 
 # %% ../nbs/all.ipynb #cc9c0f47
 from .train.learner import EncoderLearner, Seeded, adamw, encoder_learner
-from .train.glue_learner import glue_learner
+from .train.glue_learner import glue_learner, text_learner
 from .train.monitor import RankMonitor
 from .train.history import plot_rank_history, read_history
 from .train.penalty import FrobeniusDecay, NuclearNormPenalty

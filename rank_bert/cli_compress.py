@@ -116,10 +116,13 @@ def _write_model(model, tokenizer, dense, folder):
 # %% ../nbs/cli_compress.ipynb #cc000018
 def _compress_results(model, scores, settings):
     "What `results.json` holds of a compression."
+    from rank_bert.rank.card import bytes_by_part
     done, config = model.compression, getattr(model, 'model', model).config
+    weights = {k: (tuple(v.shape), v.nbytes) for k, v in model.named_parameters()}
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
                 refit=done.refit and done.refit.kept, budget=done.budget, plan=dict(done.plan),
-                embedding_rank=done.embedding_rank, **scores, params=done.params, settings=settings,
+                embedding_rank=done.embedding_rank, **scores, params=done.params, bytes=bytes_by_part(weights),
+                settings=settings,
                 weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli_compress.ipynb #cc000019

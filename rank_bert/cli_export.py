@@ -31,6 +31,7 @@ def export(
     to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
     texts:str=None, # Text file to compare predictions on (default: what the model was fine-tuned on)
+    vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
     bs:Count=1, # Texts in the batch that auto times
     length:Count=32, # Tokens of each of them
     max_length:Count=None, # Longest input in tokens (default: as in training, or 128)
@@ -43,15 +44,19 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     model_config(folder)
+    if vocabulary == 'seen' and not texts:
+        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all that you have')
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{to}'), overwrite)
     from rank_bert.deploy.export import export as write
     compared = _texts_to_compare(folder, texts) if 'auto' in (to, precision) else None
+    if vocabulary == 'seen': compared = _texts_to_compare(folder, texts, None)
     p = write(was, tokenizer and load_tokenizer(folder, tokenizer), out, to, precision, max_length=max_length,
-              texts=compared, bs=bs, length=length, max_divergence=max_divergence, max_changed=max_changed,
-              overwrite=overwrite)
+              texts=compared, vocabulary=vocabulary, bs=bs, length=length, max_divergence=max_divergence,
+              max_changed=max_changed, overwrite=overwrite)
     m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
     say(f"saved in {out}: {m['engine']} {m['precision']}, {size:.2f} MB")
+    for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     return m
 
 # %% ../nbs/cli_export.ipynb #ce000012

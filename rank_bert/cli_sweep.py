@@ -29,6 +29,11 @@ def _sweep_of(tasks, source, own, **settings):
     from rank_bert.experiment.text_sweep import TextSweep
     return TextSweep(dict(rows, regression=regression), **settings)
 
+def _demo(folder):
+    "Make the sweep on real weights."
+    from rank_bert.experiment.demo import demo_sweep
+    return demo_sweep(folder)
+
 # %% ../nbs/cli_sweep.ipynb #77ac6dc7
 def _say_estimate(s):
     "Say how many runs a sweep has to do, and about how long they take."
@@ -54,8 +59,8 @@ def _raise_failed(df):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker', # Of svd, fwsvd, fwsvd_both, whitened, kronecker; kronecker+refit refits
-    allocators:several(str)='uniform,optimal', # How layers share the budget: uniform, energy, optimal
+    methods:several(str)='svd,kronecker,kronecker+refit', # Of svd, fwsvd, fwsvd_both, whitened, kronecker, or +refit
+    allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
@@ -69,6 +74,7 @@ def sweep(
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Use pretrained weights, or fail
     scratch:bool=False, # Start from random weights
+    demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
     dry_run:bool=False, # Say how many runs there are and about how long they take, from a small piece, and stop
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
@@ -82,9 +88,10 @@ def sweep(
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run"""
     weights = pretrained_flag(pretrained, scratch)
     own = dict(data=data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
-    s = _sweep_of(tasks, source, own, models=models, methods=methods, budgets=budgets, seeds=seeds,
-                  allocators=allocators, folder=out, n_calibration=n_calibration, steps=steps, pretrained=weights,
-                  tokenizer=tokenizer, n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+    settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
+                    n_calibration=n_calibration, steps=steps, pretrained=weights, tokenizer=tokenizer,
+                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+    s = _demo(out) if demo else _sweep_of(tasks, source, own, **settings)
     if dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
@@ -100,7 +107,7 @@ def sweep(
 @command
 def report(
     folder:str, # Folder of a sweep
-    title:str='Rank and score', # Heading of the page
+    title:str=None, # Heading of the page (default: the question that it answers)
 )->Path: # The page
     """Write the web page of a sweep again, from its results.
     Example: rank-bert-report rank_bert_sweep"""

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/onnx.html.md"""
 __all__ = ['LEAST_INT8', 'TextGraph', 'trace', 'to_onnx', 'check_graph', 'int8_rows', 'quantize_onnx']
 
 # %% ../../nbs/deploy/onnx.ipynb #dx000003
-import copy, warnings
+import copy, hashlib, warnings
 from pathlib import Path
 
 import numpy as np, torch, torch.nn as nn
@@ -67,6 +67,21 @@ def trace(
     x, dims = graph.sample(3, 11), dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     return torch.export.export(graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
 
+# %% ../../nbs/deploy/onnx.ipynb #dx000033
+def _name_weights(m, enc):
+    "Name the tensors of a graph after the parameters that they hold."
+    from onnx import numpy_helper
+    mark = lambda a: hashlib.sha256(np.ascontiguousarray(a)).digest()
+    weights = {n: p.detach().numpy() for n, p in enc.named_parameters() if p.ndim == 2}
+    names = {mark(v): n for n, w in weights.items() for v in (w, w.T)}
+    renamed, taken = {}, {t.name for t in m.graph.initializer}
+    for t in m.graph.initializer:
+        name = names.get(mark(numpy_helper.to_array(t))) if len(t.dims) == 2 else None
+        if name is None or name in taken: continue
+        renamed[t.name] = t.name = name
+        taken.add(name)
+    for n in m.graph.node: n.input[:] = [renamed.get(k, k) for k in n.input]
+
 # %% ../../nbs/deploy/onnx.ipynb #dx000011
 def to_onnx(
     graph:TextGraph, # What to export
@@ -87,6 +102,7 @@ def to_onnx(
             raise ValueError(f'{graph} cannot be exported: {shorten_error(e.__cause__ or e)}') from e
     for o in (m.graph, *m.graph.node, *m.graph.input, *m.graph.output): del o.metadata_props[:]
     del m.graph.value_info[:], m.functions[:]
+    _name_weights(m, graph.enc)
     onnx.save(m, str(file))
     return cut
 

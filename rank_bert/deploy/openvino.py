@@ -27,8 +27,10 @@ def _int8_constants(model):
     from openvino import opset13 as op
     for node in model.get_ordered_ops():
         if (i := _int8_input(node)) is None: continue
-        q, scale = int8_rows(node.input_value(i).get_node().data, int(i == 0 or node.get_attributes()['transpose_b']))
-        weight = op.multiply(op.convert(op.constant(q), 'f32'), op.constant(scale))
+        old = node.input_value(i).get_node()
+        q, scale = int8_rows(old.data, int(i == 0 or node.get_attributes()['transpose_b']))
+        weight = op.multiply(op.convert(op.constant(q, name=f'{old.friendly_name}_int8'), 'f32'),
+                             op.constant(scale, name=f'{old.friendly_name}_scale'))
         node.input(i).replace_source_output(weight.output(0))
 
 # %% ../../nbs/deploy/openvino.ipynb #do000010

@@ -26,7 +26,9 @@ body { margin: 0; background: var(--bg); color: var(--ink);
 main { max-width: 1200px; margin: 0 auto; padding: 2.2rem 1.2rem 4rem }
 h1 { font-size: 1.9rem; margin: 0; letter-spacing: -.02em } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem }
 h3 { font-size: 1rem; margin: 0 0 .4rem }
-.soft, header p { color: var(--soft) } header p { margin: .3rem 0 0 } p.soft { margin: 0 0 .8rem }
+.soft { color: var(--soft); font-weight: 400 } p.soft { margin: .6rem 0 .8rem; font-size: .9rem }
+header p { margin: .5rem 0 0 } .lead { font-size: 1.35rem; line-height: 1.4; font-weight: 600 }
+ul.lead { font-weight: 400; font-size: 1.15rem; padding-left: 1.2rem; margin: .6rem 0 0 }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
 .facts div, article, details, .scroll, dl { background: var(--card); border: 1px solid var(--line);
   border-radius: 10px }
@@ -35,15 +37,15 @@ h3 { font-size: 1rem; margin: 0 0 .4rem }
 .facts span { color: var(--soft); font-size: .85rem }
 .warn { background: var(--warn-bg); color: var(--warn); border: 1px solid var(--warn-line); border-radius: 10px;
   padding: .7rem 1rem .7rem 2.2rem; margin: 1rem 0 }
-.panels { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem }
-article { padding: 1rem 1.2rem }
-article svg { display: block; width: 100%; max-width: 38rem; height: auto; margin: 0 auto }
+.panels { display: grid; gap: 1rem } article { padding: 1rem 1.2rem }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem 2rem }
+.plots figure { margin: 0 } .plots figcaption { font-size: .95rem; font-weight: 600; margin-bottom: .3rem }
+.plots svg { display: block; width: 100%; height: auto; overflow: visible }
 article p { margin: .6rem 0 0; font-size: .92rem }
 .key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; color: var(--soft);
   margin-bottom: .7rem }
-.key i { display: inline-block; width: 1.6rem; height: 3px; border-radius: 2px; vertical-align: middle;
-  margin-right: .45rem }
-.key i.dash, .key i.dot { height: 0; border-top: 2px dashed var(--soft); border-radius: 0 }
+.key i { display: inline-block; width: 2rem; height: 0; vertical-align: middle; margin-right: .45rem }
+.key i.dash, .key i.dot { border-top: 2px dashed var(--soft) }
 .key i.dot { border-top-style: dotted }
 details { padding: .2rem 1.1rem; margin: .8rem 0 } details[open] { padding-bottom: 1rem }
 summary { cursor: pointer; font-weight: 600; padding: .55rem 0 }
@@ -57,6 +59,8 @@ details .scroll { border: 0 }
   background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
 .heat td.over { outline: 2px solid var(--warn); outline-offset: -2px }
 .scroll { overflow-x: auto }
+.scroll.wide::before { content: "More columns to the right: swipe or scroll"; position: sticky; left: 0; display: none;
+  padding: .4rem .9rem; font-size: .8rem; color: var(--soft) }
 .sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
 .sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap;
   border-bottom: 1px solid var(--line) }
@@ -72,9 +76,20 @@ details .scroll { border: 0 }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.4rem; padding: .8rem 1.1rem; margin: 0;
   font-size: .92rem } dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
 footer { color: var(--soft); font-size: .85rem; margin-top: 2.5rem }
+@media (max-width: 1180px) { .scroll.wide::before { display: block } }
 @media (max-width: 600px) { main { padding: 1.4rem .8rem 3rem } dl { grid-template-columns: 1fr }
-dd { margin-bottom: .4rem } }
-@media print { body { background: #fff } details { break-inside: avoid } }
+  dd { margin-bottom: .4rem } h1 { font-size: 1.5rem } .lead { font-size: 1.15rem } article { padding: .8rem }
+  .warn { font-size: .85rem } .plots svg text { font-size: 12px !important }
+  .facts { grid-template-columns: repeat(3, 1fr); gap: .4rem }
+  .facts div { padding: .4rem .6rem } .facts b { font-size: 1.1rem } .facts span { font-size: .75rem }
+  .heat table { font-size: .75rem } .heat td { min-width: 2.3rem } .heat th { padding: .1rem .15rem } }
+@media print { @page { margin: 14mm }
+  :root { color-scheme: light; --bg: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc; --warn: #553800;
+    --warn-bg: #fff }
+  main { max-width: none; padding: 0 } .facts, .warn, article, figure, tr, dl { break-inside: avoid }
+  h2, summary { break-after: avoid } details::details-content { content-visibility: visible; block-size: auto }
+  .scroll, .heat { overflow: visible } .scroll.wide::before { display: none }
+  .sortable { font-size: 7pt } .sortable th, .sortable td { padding: .15rem .2rem; white-space: normal } }
 '''
 
 # %% ../../nbs/experiment/page.ipynb #8df3fd5f

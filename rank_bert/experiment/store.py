@@ -282,7 +282,9 @@ _SUMMARY = dict(seeds=('score', 'count'), metric=('metric', 'first'), majority_b
                 score=('score', 'mean'), sd=('score', 'std'), change=('change', 'mean'), change_sd=('change', 'std'),
                 of_dense=('of_dense', 'mean'), kept=('kept', 'mean'), encoder_params=('encoder_params', 'mean'),
                 total_params=('total_params', 'mean'), flops=('flops', 'mean'), latency_ms=('latency_ms', 'median'),
-                speedup=('speedup', 'median'), divergence=('divergence', 'mean'))
+                speedup=('speedup', 'median'), latency_low=('latency_ms', 'min'), latency_high=('latency_ms', 'max'),
+                divergence=('divergence', 'mean'), divergence_low=('divergence', 'min'),
+                divergence_high=('divergence', 'max'))
 
 # %% ../../nbs/experiment/store.ipynb #0f1f5a11
 def summarize(
@@ -307,6 +309,7 @@ def summary_text(
     percent = lambda x: (100*x).map('{:.1f}%'.format)
     show = dict(task=t.task, model=[names[o] for o in t.model], method=t.method, allocator=t.allocator,
                 kept=percent(t.kept),
-                metric=t.metric) | {f'score{sd}': scores, 'FLOPs': percent(t.flops),
-                                    'latency': t.latency_ms.map('{:.2f} ms'.format)}
+                metric=t.metric) | {f'score{sd}': scores}
+    if t.divergence.notna().any(): show['divergence'] = t.divergence.map('{:.1e}'.format).replace('nan', '')
+    show |= {'FLOPs': percent(t.flops), 'latency': t.latency_ms.map('{:.2f} ms'.format)}
     return pd.DataFrame(show).to_string(index=False)

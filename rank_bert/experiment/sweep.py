@@ -31,7 +31,7 @@ from ..io import check_new, json_object, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating, is_model_folder
 from ..rank.allocate import ALLOCATORS
-from ..rank.batches import longest_sentences, loss_increase
+from ..rank.batches import longest_sentences, mean_divergence, predictions
 from ..rank.calibrate import calibrate
 from ..rank.decomposed import Decomposed, encoder_params, flops_per_token
 from ..rank.decompose import DECOMPOSITIONS
@@ -289,7 +289,7 @@ def _measure(self:Sweep, learn):
 # %% ../../nbs/experiment/sweep.ipynb #95c5dad4
 class _Compressor:
     "Compress one fine-tuned model by many methods and budgets."
-    def __init__(self, learn, seed, n_samples, steps): store_attr(); self.calibration, self.last = None, None
+    def __init__(self, learn, seed, n_samples, steps): store_attr(); self.calibration = self.last = self.expected = None
 
     def texts(self):
         "Training texts to learn from."
@@ -324,6 +324,13 @@ class _Compressor:
                             progress=False)
         return small
 
+    def divergence(self, small):
+        "Measure how far the predictions of a learner's model are from the dense one's, on the validation rows."
+        valid = self.learn.dls.valid
+        if self.expected is None: self.expected = list(predictions([self.learn.model], valid))
+        pairs = zip(self.expected, predictions([small.model], valid), strict=True)
+        return max(0., mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs))
+
 # %% ../../nbs/experiment/sweep.ipynb #512be5df
 def _machine(learn):
     "What a measured time depends on."
@@ -337,7 +344,7 @@ def _result(self:Sweep, run, compressor, tuning):
     small = learn if dense else compressor(run)
     res = self._measure(small)
     if dense: res['majority_baseline'] = majority_baseline(learn)
-    else: res['divergence'] = max(0., loss_increase(learn.model, small.model, learn.dls.valid))
+    else: res['divergence'] = compressor.divergence(small)
     seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
     return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
                 seconds=seconds, **_machine(learn))

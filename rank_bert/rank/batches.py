@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/batches.html.md"""
 
 # %% auto #0
 __all__ = ['DIVERGENCES', 'split_batch', 'sentences', 'batches_of_texts', 'longest_sentences', 'packs', 'packs_for',
-           'run_encoder', 'frozen', 'prediction_of', 'predictions', 'loss_increase']
+           'run_encoder', 'frozen', 'prediction_of', 'predictions', 'mean_divergence', 'loss_increase']
 
 # %% ../../nbs/rank/batches.ipynb #d5a6f483
 from collections.abc import Mapping
@@ -200,6 +200,18 @@ DIVERGENCES = dict(
     regression=lambda a, b: (a - b).square().sum(-1)/2,
     embedding=lambda a, b: (a - b).square().sum(-1)/2)
 
+# %% ../../nbs/rank/batches.ipynb #841ffc3d
+def mean_divergence(
+    predicted, # Of each pack: predictions of the old model, of the new one, their kind, and the mask of the tokens
+)->float: # Nats a sentence
+    "Average how far predictions have moved."
+    total = n = 0
+    for a, b, kind, mask in predicted:
+        d = DIVERGENCES[kind](a.double(), b.double())
+        total, n = total + (d*mask if d.ndim > 1 else d).sum().item(), n + len(a)
+    if not n: raise ValueError('no sentence to measure on: the batches are empty')
+    return total/n
+
 # %% ../../nbs/rank/batches.ipynb #841ffc3c
 def loss_increase(
     dense:nn.Module, # The model to compare with
@@ -208,9 +220,4 @@ def loss_increase(
     n_samples:int=None, # Sentences to use; all when None
 )->float: # Nats a sentence
     "Measure how far the predictions of a compressed model have moved."
-    total = n = 0
-    for (a, b), kind, mask in predictions([dense, small], batches, n_samples):
-        d = DIVERGENCES[kind](a.double(), b.double())
-        total, n = total + (d*mask if d.ndim > 1 else d).sum().item(), n + len(a)
-    if not n: raise ValueError('no sentence to measure on: the batches are empty')
-    return total/n
+    return mean_divergence((a, b, kind, mask) for (a, b), kind, mask in predictions([dense, small], batches, n_samples))
