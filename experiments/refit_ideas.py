@@ -9,15 +9,19 @@ from pathlib import Path
 import torch
 from fastai.torch_core import set_seed
 from fastcore.script import call_parse
+from rank_bert.data.glue import glue_task, load_glue
+from rank_bert.data.loaders import text_dls
 from rank_bert.models.anatomy import encoder_of, linears
 from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
 from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import Decomposed, compress
+from rank_bert.rank.compress import compress
+from rank_bert.rank.decomposed import Decomposed
 from rank_bert.rank.heads import truncate_heads
 from rank_bert.rank.layers import LowRankLinear, replace
 from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
+from rank_bert.rank.neurons import prune_neurons
 from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
 from rank_bert.rank.statistics import cotangent
@@ -31,7 +35,7 @@ class Bench:
     def __init__(self, folder, task, source, n, seed, among):
         self.learn = glue_learner(task, folder, source=source, seed=seed)
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
-        self.folder, self.task, self.source = folder, task, source
+        self.folder, self.task, self.source, self.among = folder, task, source, among
         set_seed(seed)
         self.batches = longest_sentences(self.learn.dls.train.new(), n, among)
         self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
@@ -50,6 +54,8 @@ class Bench:
         ds = torch.cat([DIVERGENCES[kind](a, b) for a, b in zip(self.wanted, got)])
         right = torch.cat([z.argmax(-1) == y for z, (_, y) in zip(got, self.valid)]).double()
         return dict(divergence=ds.mean().item(), accuracy=right.mean().item())
+
+    def calibrated(self, model): return calibrate(model, self.batches, self.n, progress=False)
 
     def refit(self, small, dense=None, calibration=None, **kwargs):
         return refit(dense or self.model, small, self.batches, calibration or self.calibration, n_samples=self.n,
@@ -176,87 +182,30 @@ def _shared_refit_block(shared, old):
 
 # (b) Fewer neurons in the feed-forward layers
 
-def _damped(c): return c + 1e-4*c.diagonal().mean()*torch.eye(len(c)).double()
-
-def _answer(c, keep):
-    "What the neurons `keep` tell of all: (all, kept)."
-    return torch.linalg.solve(_damped(c)[keep][:, keep], c[keep]).T
-
-def _prune_order(c, w, g, chunk=128):
-    "Order neurons by optimal brain surgery, the least important first, some at a time."
-    left, order = torch.arange(len(c)), []
-    while len(left) > chunk:
-        inv, now = torch.linalg.inv(_damped(c)[left][:, left]), w@_answer(c, left)
-        by = (((g@now)*now).sum(0)/inv.diagonal()).argsort()
-        order.append(left[by[:chunk]])
-        left = left[by[chunk:]].sort().values
-    return torch.cat([*order, left])
-
-def _ffn_pairs(model):
-    by = {}
-    for l in linears(model):
-        if l.role in ('ffn_in', 'ffn_out'): by.setdefault(l.layer, {})[l.role] = l
-    return by
-
-def _pruned_ffn(b, model, fraction):
-    "Zero all but a fraction of the neurons, and let the others answer for them; predicted cost in nats a layer."
-    new, costs = copy.deepcopy(model), {}
-    for i, p in _ffn_pairs(new).items():
-        s = b.calibration[p['ffn_out'].name]
-        c, g = s['covariance'].double(), s['grad_second_moment'].double()*s['tokens']/s['samples']
-        w = to_float64(p['ffn_out'].weight)
-        order = _prune_order(c, w, g)
-        keep = order[-max(1, round(fraction*len(order))):].sort().values
-        answer = _answer(c, keep)
-        rest = c - answer@c[keep]
-        costs[i], w2 = .5*((g@w)*(w@rest)).sum().item(), w@answer
-        gone = torch.ones(len(c), dtype=torch.bool).index_fill(0, keep, False)
-        mean = s['mean'].double()
-        out, inn = p['ffn_out'].module, p['ffn_in'].module
-        full = torch.zeros_like(w)
-        full[:, keep] = w2
-        out.bias.data += (w@mean - full@mean).to(out.bias)
-        out.weight.data.copy_(full)
-        inn.weight.data[gone], inn.bias.data[gone] = 0, 0
-    return new, costs
-
-def _low_rank_cost(b, i, budget):
-    "Predicted cost of the feed-forward layers of a block at this share of their weights, ranks chosen exactly."
-    d = b.decomposed
-    names = [p.name for p in _ffn_pairs(b.model)[i].values()]
-    plan = allocate({n: d.spectra[n] for n in names}, {n: d.shapes[n] for n in names}, budget)
-    return .5*plan.error
+def _is_ffn(l): return l.role in ('ffn_in', 'ffn_out')
 
 @idea
 def neurons(b, budget):
     "Neurons instead of ranks: the feed-forward layers keep that share of their neurons, attention its ranks."
-    plan, ffn = b.decomposed.plan(budget), {p.name for ps in _ffn_pairs(b.model).values() for p in ps.values()}
-    attention = b.decomposed.truncate({n: r for n, r in plan.items() if n not in ffn})
-    ranks = b.decomposed.truncate({n: (plan[n] if n in ffn else None) for n in plan})
+    plan, ffn = b.decomposed.plan(budget), {l.name for l in linears(b.model) if _is_ffn(l)}
+    attention = {n: (None if n in ffn else r) for n, r in plan.items()}
     shapes = b.decomposed.shapes
     share = sum(plan[n]*sum(shapes[n]) for n in ffn if plan[n])/sum(shapes[n][0]*shapes[n][1] for n in ffn)
-    pruned, costs = _pruned_ffn(b, attention, share)
-    low = {i: _low_rank_cost(b, i, share) for i in costs}
-    yield f'share {share:.3f}; predicted nats by block, neurons {[round(c, 4) for c in costs.values()]}, ranks {[round(c, 4) for c in low.values()]}', pruned
-    only, _ = _pruned_ffn(b, b.model, share)
-    yield 'feed-forward only, neurons', only
-    yield 'feed-forward only, ranks', ranks
+    pruned = prune_neurons(b.model, share, b.calibration)
+    yield 'feed-forward only, neurons', pruned
+    yield 'feed-forward only, ranks', b.decomposed.truncate({n: (r if n in ffn else None) for n, r in plan.items()})
+    d = Decomposed(pruned, 'kronecker', b.calibrated(pruned), progress=False)
+    yield '', d.truncate(attention)
 
 @idea
 def both(b, budget):
     "Fewer neurons, and low rank for what is left of the matrices, at the same number of weights."
+    total = sum(m*n for m, n in b.decomposed.shapes.values())
     for fraction in (.75, .5):
-        pruned, _ = _pruned_ffn(b, b.model, fraction)
-        cal = calibrate(pruned, b.batches, b.n, progress=False)
+        pruned = prune_neurons(b.model, fraction, b.calibration)
+        cal = b.calibrated(pruned)
         d = Decomposed(pruned, 'kronecker', cal, progress=False)
-        k, shapes, spectra = {}, dict(d.shapes), dict(d.spectra)
-        for p in _ffn_pairs(pruned).values():
-            left = int((p['ffn_in'].weight.abs().sum(1) > 0).sum())
-            shapes[p['ffn_in'].name], shapes[p['ffn_out'].name] = (left, p['ffn_in'].shape[1]), (p['ffn_out'].shape[0], left)
-        spectra = {n: s[:min(shapes[n])] for n, s in spectra.items()}
-        weights = lambda o: sum(m*n for m, n in o.values())
-        plan = allocate(spectra, shapes, budget*weights(d.shapes)/weights(shapes))
-        small = d.truncate(dict(plan))
+        small = d.truncate(d.plan(budget*total/sum(m*n for m, n in d.shapes.values())))
         yield f'{fraction} of the neurons', small
         yield f'{fraction} of the neurons, refit', b.refit(small, dense=pruned, calibration=cal)
 
@@ -270,7 +219,7 @@ def heads(b, budget):
     for r in (round(.875*size), round(.75*size)):
         narrow = truncate_heads(b.model, r, b.calibration)
         left = sum(m*n for m, n in (l.shape for l in linears(narrow)))
-        cal = calibrate(narrow, b.batches, b.n, progress=False)
+        cal = b.calibrated(narrow)
         d = Decomposed(narrow, 'kronecker', cal, progress=False)
         small = d.truncate(d.plan(min(1., budget*total/left)))
         yield f'{r} of {size} features', small
@@ -367,7 +316,7 @@ def pivot(b, budget):
 @idea
 def reallocated(b, budget):
     first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
-    cal = calibrate(first, b.batches, b.n, progress=False)
+    cal = b.calibrated(first)
     cal.prints, cal.rest = fingerprint(b.model), rest_fingerprint(b.model) # what the shrunk model sees, for the dense weights
     d = Decomposed(b.model, 'kronecker', cal, progress=False)
     small = d.truncate(d.plan(budget))
@@ -517,18 +466,26 @@ def norms(b, budget):
 
 # (5) Training on top, for who can train
 
+def _longest_rows(b, n, among):
+    "Splits of the task, the training rows reduced to the longest `n` of `among` times as many."
+    data, t = load_glue(b.task, b.source), glue_task(b.task)
+    rows = data['train'].shuffle(seed=0).select(range(min(among*n, len(data['train']))))
+    size = [sum(len(r[c].split()) for c in t.text_cols) for r in rows]
+    best = sorted(range(len(rows)), key=lambda i: -size[i])[:n]
+    return {**{k: v for k, v in data.items() if k in t.valid_splits}, 'train': rows.select(best)}
+
 @idea
 def distilled(b, budget):
-    "The factors trained on texts without labels, with the dense model as teacher, after the refit."
-    start = _kept(b, budget)
-    for n, epochs in ((1024, 4), (12000, 1), (12000, 3)):
-        learn = glue_learner(b.task, b.folder, source=b.source, n_train=n, seed=0)
-        for rate in (3e-5, 1e-4, 3e-4):
-            for hidden in (0., 1.):
-                small = encoder_learner(learn.dls, model=copy.deepcopy(start), seed=0, task=b.task)
-                small.add_cb(DistilCallback(b.model, temperature=1., weights=dict(soft=1., hidden=hidden)))
-                with small.no_bar(), small.no_logging(): small.fit_one_cycle(epochs, rate)
-                yield f'{n} texts, {epochs} epochs, rate {rate:g}, hidden {hidden:g}', encoder_of(small.model).eval()
+    "The factors trained on texts without labels after the refit, the dense model as teacher of logits and hidden states."
+    start, t = _kept(b, budget), glue_task(b.task)
+    for n, epochs, rates in ((b.n, 3, (1e-5, 3e-5)), (4*b.n, 1, (3e-5,))):
+        dls = text_dls(_longest_rows(b, n, b.among), b.learn.dls.tokenizer, t.text_cols, valid=t.valid_splits,
+            vocab=t.labels, regression=t.labels is None, seed=0)
+        for rate in rates:
+            small = encoder_learner(dls, model=copy.deepcopy(start), seed=0, task=b.task)
+            small.add_cb(DistilCallback(b.model, temperature=1., weights=dict(soft=1., hidden=1.)))
+            with small.no_bar(), small.no_logging(): small.fit_one_cycle(epochs, rate)
+            yield f'{n} longest texts, {epochs} epochs, rate {rate:g}', encoder_of(small.model).eval()
 
 FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'among', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
 

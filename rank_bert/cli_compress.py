@@ -66,7 +66,7 @@ def _data_for(folder, method, texts, n_train, max_length, seed, **named):
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
     from rank_bert.rank.batches import longest_sentences
-    from rank_bert.rank.compress import compress as compress_model
+    from rank_bert.rank.compress import compress as compress_model, refit_compressed
     from rank_bert.rank.decomposed import Decomposed, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
@@ -80,6 +80,8 @@ def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, meth
         d = Decomposed(model, method, seen, **run)
         small = d.truncate(smallest_plan(d, max_loss_increase, **how))
         small.compression = replace(small.compression, allocator=how['allocator'], cost=how['cost'])
+        if compression['refit'] and seen is not None:
+            small = refit_compressed(model, small, seen, d.calibration, run['progress'])
     return compress_embedding(small, embeddings, data, **run) if embeddings else small
 
 # %% ../nbs/cli_compress.ipynb #cc000016
@@ -170,7 +172,7 @@ def compress(
     n_train:Count=None, # Rows or lines of text to learn from, the longest of four times as many (default: 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats); no refit
+    max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats, before the refit)
     fixed_ranks:Ranks=None, # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count=1, # Choose ranks that are multiples of this
     seed:Seed=42, # Seed of everything that is random

@@ -107,6 +107,8 @@ def plot_scores(
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.1, lw=0)
     baseline, name = score_baseline(summary)
     if baseline_is_near(summary): ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
+    low, high = ax.get_ylim()
+    ax.set_ylim(top=min(high, 1 + .03*(1 - low))) # no score is above 1
     ax.set_ylabel(str(summary.metric.iloc[0]).replace('_', ' '), parse_math=False)
     _scale_kept(ax, summary)
     return ax

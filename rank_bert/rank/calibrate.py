@@ -67,6 +67,19 @@ class Calibration(dict):
         return (f"Calibration of {len(self)} linear layers on {self.samples:,} sentences ({self.tokens:,} tokens), "
             f"fisher={self.fisher!r}: {', '.join(names)}")
 
+# %% ../../nbs/rank/calibrate.ipynb #0calib2
+@patch
+def needed(self:Calibration,
+    name:str, # Name of the layer
+    what:str, # Who needs them, for the error
+    *keys:str, # Statistics that must be there
+)->dict: # All statistics of the layer
+    "Look up the statistics of a layer."
+    if missing := [k for k in keys if k not in self[name]]:
+        lacks = ', '.join(missing)
+        raise ValueError(f"{what} needs {lacks} of {name}: calibrate(model, batches) collects them by default")
+    return self[name]
+
 # %% ../../nbs/rank/calibrate.ipynb #f03f056f
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of sentences at a time."

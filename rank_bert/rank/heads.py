@@ -15,16 +15,12 @@ from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count
 from ..models.anatomy import attentions, encoder_of
-from .layers import blank_like, refuse_adapters, replace, take_over
+from .layers import refuse_adapters, replace, resized
 from .plan import record_plan
 from .metrics import effective_rank, energy_rank, finite_weights
 from .linalg import damped_root, to_float64
 
 # %% ../../nbs/rank/heads.ipynb #330e9235
-def _resized(m, n_in, n_out):
-    "Make a layer of another size in the place of `m`."
-    return take_over(blank_like(nn.Linear, n_in, n_out, m.bias is not None, like=m.weight), m)
-
 def _reshape_block(enc, a, n, size):
     "Give one block `n` heads of `size` features; return it with its new layers."
     old = a.query, a.key, a.value, a.output
@@ -32,7 +28,7 @@ def _reshape_block(enc, a, n, size):
         if type(m) is not nn.Linear:
             raise ValueError(f"{a.name} has a {type(m).__name__} where heads need an nn.Linear: "
                 "truncate heads first and factorise afterwards, or begin with to_dense(model)")
-    new = *(_resized(m, m.in_features, n*size) for m in old[:3]), _resized(a.output, n*size, a.output.out_features)
+    new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
     for o, m in zip(old, new): replace(enc, o, m)
     a.module.attention_head_size, a.module.num_attention_heads, a.module.all_head_size = size, n, n*size
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
@@ -114,14 +110,6 @@ def _mixings(a, b, r, la=None, lb=None):
     return scale*(vt[:, :r]@rb), scale*(u[..., :r].mT@ra)
 
 # %% ../../nbs/rank/heads.ipynb #00headsa
-def _needed(calibration, name, what, *keys):
-    "Look up the statistics of a layer, among them those that `what` needs."
-    s = calibration[name]
-    if missing := [k for k in keys if k not in s]:
-        lacks = ', '.join(missing)
-        raise ValueError(f"{what} needs {lacks} of {name}: calibrate(model, batches) collects them by default")
-    return s
-
 def _second_moment_root(stats):
     "Take a square root of the second moment of the inputs with a 1 appended."
     mu, c = stats['mean'].double(), stats['covariance'].double()
@@ -133,7 +121,7 @@ def _circuit_roots(name, calibration):
     "Roots of the moments at the input of an attention block and at its output; None where nothing is known."
     if calibration is None: return None, None
     g = calibration[name.removesuffix('self')+'output.dense'].get('grad_second_moment')
-    inputs = _needed(calibration, name+'.query', 'truncate_heads', 'mean', 'covariance')
+    inputs = calibration.needed(name+'.query', 'truncate_heads', 'mean', 'covariance')
     return _second_moment_root(inputs), None if g is None else damped_root(g)
 
 def _write_heads(a, query=None, key=None, value=None, output=None):
@@ -182,7 +170,7 @@ def head_importance(
     found = []
     for a in _finite_attentions(model):
         name, w = a.name.removesuffix('self')+'output.dense', head_matrices(a).output
-        s = _needed(calibration, name, 'head_importance', 'weighted_covariance', 'grad_second_moment')
+        s = calibration.needed(name, 'head_importance', 'weighted_covariance', 'grad_second_moment')
         c, g = s['weighted_covariance'].double(), s['grad_second_moment'].double()
         c = c.unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size)).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         found.append(.5*s['tokens']/s['samples']*(w.mT@g@w*c).sum((1, 2)))
@@ -218,7 +206,7 @@ def _heads_to_prune(model, blocks, heads, calibration):
 def _mean_input(calibration, name):
     "The mean input of a layer, weighted by its gradients where they are known."
     best = 'weighted_mean' if 'weighted_mean' in calibration[name] else 'mean'
-    return _needed(calibration, name, 'prune_heads', best)[best]
+    return calibration.needed(name, 'prune_heads', best)[best]
 
 # %% ../../nbs/rank/heads.ipynb #00headsn
 def _prune_block(enc, a, drop, calibration):

@@ -18,6 +18,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, AUTO_QUANTIZATI
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
 from .heads import reshape_heads
+from .neurons import reshape_neurons
 from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace
 from .plan import METHOD, check_plan, check_ranks, quant_method, record_plan
 
@@ -28,13 +29,15 @@ class RankPlanConfig(QuantizationConfigMixin):
         plan:dict=None, # Module name -> rank
         version:int=1, # Version of this format
         heads:dict=None, # Attention block -> [heads, features of each], where they differ from the config
+        neurons:dict=None, # Layer out of the neurons -> their number, where it differs from the config
         **kwargs,
     ):
         if version != 1:
             raise ValueError(f"the rank plan in config.json has format version {version!r}, not 1: update rank_bert")
-        if not check_ranks(plan, 'the rank plan in config.json') and not heads:
+        if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
-        self.quant_method, self.plan, self.version, self.heads = METHOD, plan, version, heads or {}
+        self.quant_method, self.plan, self.version = METHOD, plan, version
+        self.heads, self.neurons = heads or {}, neurons or {}
 
 # %% ../../nbs/rank/hf.ipynb #dc57e89f
 def _file_shapes(files):
@@ -77,6 +80,7 @@ class RankPlanQuantizer(HfQuantizer):
 
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         reshape_heads(model, self.quantization_config.heads)
+        reshape_neurons(model, self.quantization_config.neurons)
         prefix = f'{model.base_model_prefix}.'
         with open_linears(model):
             plan = check_plan(model, self.quantization_config.plan)

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count, check_positive
-from ..models.anatomy import encoder_of, heads_of, is_linear, linears, open_linears
+from ..models.anatomy import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
 from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
     replace, warn_shared)
 
@@ -205,14 +205,15 @@ def _own_config(enc):
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
-    "Write the rank plan and the changed attention heads of a model into its config."
+    "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    enc, plan, heads = encoder_of(model), plan_of(model), heads_of(model)
-    if plan or heads: import_module('rank_bert.rank.card') # what is saved from now on gets a card
+    enc, plan = encoder_of(model), plan_of(model)
+    sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
+    if plan or sizes: import_module('rank_bert.rank.card') # what is saved from now on gets a card
     _own_config(enc)
-    record = dict(quant_method=METHOD, version=1, plan=plan, **(dict(heads=heads) if heads else {}))
+    record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
-        if plan or heads: cfg.quantization_config = dict(record)
+        if plan or sizes: cfg.quantization_config = dict(record)
         elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
     return plan
 
