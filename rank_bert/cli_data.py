@@ -7,14 +7,14 @@ Docs: https://rank-bert.github.io/rank_bert/cli_data.html.md"""
 # %% auto #0
 __all__ = ['own_rows', 'rows_learner', 'rows_record', 'recorded_rows', 'rows_of', 'check_own', 'validation_items']
 
-# %% ../nbs/cli_data.ipynb #5b413070
+# %% ../nbs/cli_data.ipynb #0e113e9e
 from functools import partial
 from pathlib import Path
 
 from .checks import check_count, check_each, check_fields, check_fraction, check_text
 from .shell import check_source, labels_of, option, saved_settings, task_for
 
-# %% ../nbs/cli_data.ipynb #a86741a3
+# %% ../nbs/cli_data.ipynb #a0c9866b
 def _existing(path):
     "The absolute path of a file or folder."
     p = Path(path).expanduser().resolve()
@@ -29,7 +29,7 @@ def _validation(valid, data):
         if Path(data).is_dir(): return valid
     raise ValueError(f'{option("valid")} must be a file that is there, or a fraction such as 0.2, got {valid!r}')
 
-# %% ../nbs/cli_data.ipynb #8d5ed963
+# %% ../nbs/cli_data.ipynb #3021c4e0
 def own_rows(
     data:str, # File: csv, tsv, json, jsonl or parquet; or folder of `save_to_disk`
     text_cols:tuple=None, # One or two columns; None to find them
@@ -42,20 +42,18 @@ def own_rows(
     return dict(data=data, text_cols=list(text_cols) if text_cols else None, label_col=label_col or 'label',
                 valid=_validation(valid, data), split_seed=seed)
 
-# %% ../nbs/cli_data.ipynb #709499da
+# %% ../nbs/cli_data.ipynb #61818b72
 def rows_learner(
     model:str, # Name on the hub, or folder of a saved model
     rows:dict, # From `own_rows`, `rows_of` or `recorded_rows`
-    seed:int=42, # Seed of a task's learner; rows of a file have their own
+    seed:int=42, # Seed of all but the rows set aside
     **kwargs # For `glue_learner` and `text_learner`
 ): # `EncoderLearner`
     "Make a learner of a model and rows."
     from rank_bert.train.glue_learner import glue_learner, text_learner
-    if 'task' in rows: return glue_learner(model=model, **rows, seed=seed, **kwargs)
-    own = {k: v for k, v in rows.items() if k != 'split_seed'}
-    return text_learner(model=model, **own, seed=rows['split_seed'], **kwargs)
+    return (glue_learner if 'task' in rows else text_learner)(model=model, **rows, seed=seed, **kwargs)
 
-# %% ../nbs/cli_data.ipynb #a3582183
+# %% ../nbs/cli_data.ipynb #786611c6
 def rows_record(
     learn, # From `rows_learner`
     rows:dict, # What it was made from
@@ -65,7 +63,7 @@ def rows_record(
     own = {k: v for k, v in rows.items() if k not in ('vocab', 'regression')}
     return dict(own, text_cols=list(learn.dls.text_cols), labels=learn.dls.vocab and list(learn.dls.vocab))
 
-# %% ../nbs/cli_data.ipynb #3ce85285
+# %% ../nbs/cli_data.ipynb #a6dd3e41
 _OWN = dict(data=check_text, text_cols=partial(check_each, check=check_text), label_col=check_text,
             valid=lambda value, name: value, split_seed=partial(check_count, least=0))
 
@@ -81,7 +79,7 @@ def recorded_rows(
     raise FileNotFoundError(f"{saved['data']} is not there any more, and {f} says that {folder} was fine-tuned on it: "
                             'pass --data with the file')
 
-# %% ../nbs/cli_data.ipynb #c8157543
+# %% ../nbs/cli_data.ipynb #2994c4ae
 def rows_of(
     folder:str, # Folder of a saved classifier
     task:str=None, # GLUE task
@@ -103,7 +101,7 @@ def rows_of(
     name = task_for(folder, task or known['task'])
     return dict(task=name, source=check_source(source or known.get('source'), name))
 
-# %% ../nbs/cli_data.ipynb #1e4ba00d
+# %% ../nbs/cli_data.ipynb #a2dca1c0
 def check_own(
     task:str, # GLUE task
     data:str, # File
@@ -114,7 +112,7 @@ def check_own(
     for k, v in columns.items():
         if v and not data: raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
 
-# %% ../nbs/cli_data.ipynb #93887cd1
+# %% ../nbs/cli_data.ipynb #e5de376d
 def _task_items(task, source):
     "The texts and labels of each validation split of a GLUE task."
     from rank_bert.data.glue import glue_task, load_glue

@@ -241,11 +241,12 @@ def text_dls(
     seed:int=42, # Decides the rows drawn, the rows set aside and the batches
     vocab:list=None, # Names of the classes in order; None to find them
     regression:bool=None, # Scores rather than classes? None to find out
+    split_seed:int=None, # Decides the rows set aside instead of `seed`
     **kwargs
 )->TextDLs: # Training, then validation
     "Make batches of your own texts."
     check_count(bs, 'bs'); check_count(seed, 'seed', 0); check_count(n_train, 'n_train', none=True)
-    train, valids = split_data(read_data(data), valid, seed)
+    train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else listify(text_cols)
     if len(text_cols) not in (1, 2): raise ValueError(f'text_cols is {text_cols}, which is not one or two columns')
     labels = Labels(train, label_col, label_sep, vocab, regression)

@@ -24,6 +24,7 @@ from tqdm.auto import tqdm
 
 from ..checks import check_count, check_fields, check_fraction, check_name, check_positive, check_text
 from ..data.glue import glue_source, glue_task, task_folder
+from .estimate import Countdown
 from .store import (Run, Store, dense_run, differing, folder_state, library_versions, read_record,
                                         run_of, run_words, settings_hash, short_names, to_table, write_json)
 from ..io import check_new, json_object, new_folder
@@ -116,6 +117,7 @@ def sweep_methods()->list: # Names
 # %% ../../nbs/experiment/sweep.ipynb #c3554ec1
 class Sweep:
     "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
+    _task_name = staticmethod(lambda o: glue_task(o).name)
     @delegates(Tuning)
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
@@ -134,7 +136,7 @@ class Sweep:
     ):
         self.tuning, self.store, self.source = Tuning(**kwargs), Store(folder), source
         self.folder = self.store.folder
-        self.tasks, self.models = _several(tasks, 'tasks', lambda o: glue_task(o).name), _several(models, 'models', str)
+        self.tasks, self.models = _several(tasks, 'tasks', self._task_name), _several(models, 'models', str)
         self.methods = _several(methods, 'methods', partial(check_name, name='method', names=sweep_methods()))
         self.allocators = _several(allocators, 'allocators', partial(check_name, name='allocator', names=ALLOCATORS))
         self.budgets = _several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
@@ -441,11 +443,12 @@ def _run_pending(self:Sweep, progress, log):
     groups = [list(g) for _, g in itertools.groupby(self.pending(), lambda r: r[:3])]
     total = sum(len(g) + self.tuning.epochs*(not self._is_tuned(g[0])) for g in groups)
     with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
+        left = Countdown(sum(map(len, groups)), total)
         for g in groups:
             bar.set_postfix_str(f'{short_names(self.models)[g[0].model]} on {g[0].task}')
-            for run, res in self._results_of(g, bar.update):
+            for run, res in self._results_of(g, lambda: (bar.update(), left.tick())):
                 self.store.write(run, self.settings(run), res)
-                bar.update(); log(self._log_line(run, res))
+                bar.update(); left.tick(run=True); log(f'{left}: {self._log_line(run, res)}')
             self._write_csv()
 
 # %% ../../nbs/experiment/sweep.ipynb #5acb3471

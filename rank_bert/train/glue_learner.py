@@ -56,7 +56,7 @@ def glue_learner(
     dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
     return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)
 
-# %% ../../nbs/train/glue_learner.ipynb #36600348
+# %% ../../nbs/train/glue_learner.ipynb #b7c40b64
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task'])
 def text_learner(
     data, # As for `text_dls`: a file, a frame, a data set, or a dictionary of splits
@@ -71,11 +71,12 @@ def text_learner(
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
     max_length:int=128, # Longest input in tokens
-    seed:int=42, # Seed of everything random, also of the rows set aside
+    seed:int=42, # Seed of everything random
+    split_seed:int=None, # Seed of the rows set aside; default: `seed`
     **kwargs
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on your own rows."
     tok, _ = _tokenizer_for(model, None, tokenizer)
     dls = text_dls(data, tok, text_cols, label_col, valid=valid, bs=bs, max_length=max_length, n_train=n_train,
-                   seed=seed, vocab=vocab, regression=regression)
+                   seed=seed, vocab=vocab, regression=regression, split_seed=split_seed)
     return encoder_learner(dls, model, pretrained, seed=seed, **kwargs)
