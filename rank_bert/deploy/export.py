@@ -20,6 +20,7 @@ import pandas as pd, torch
 from transformers import AutoModelForSequenceClassification
 
 from ..checks import check_count, check_name
+from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import ENGINES, Predictor, needs_extra, write_manifest
@@ -138,11 +139,13 @@ def _write_export(source, graph, traced, folder, to, precision, **more):
     write_graph(traced, folder/GRAPHS[to], to, precision)
     config, classifier = graph.enc.config, graph.kind.endswith('classification')
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if classifier else []
-    write_manifest(folder, dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
+    settings = dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         kind=graph.kind, labels=labels, inputs=graph.inputs, max_length=source.max_length,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
-        bytes=part_bytes(folder/GRAPHS[to], source.whole), **more))
+        bytes=part_bytes(folder/GRAPHS[to], source.whole), **more)
+    (folder/'README.md').write_text(export_card(settings), encoding='utf-8')
+    write_manifest(folder, settings)
 
 # %% ../../nbs/deploy/export.ipynb #de000017
 def _least_times(runs, x, repeats):

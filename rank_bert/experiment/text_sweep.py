@@ -22,7 +22,7 @@ class TextSweep(Sweep):
     _task_name = staticmethod(str)
     @delegates(Sweep.__init__, but=['tasks', 'source'])
     def __init__(self,
-        rows:dict, # Arguments of `text_learner`: data, which is a file, text_cols, label_col, valid, split_seed and others
+        rows:dict, # Arguments of `text_learner`: data, which is a file, and text_cols, label_col, valid and others
         **kwargs
     ):
         self.rows = rows
