@@ -9,6 +9,7 @@ __all__ = ['LEAST_INT8', 'TextGraph', 'trace', 'to_onnx', 'check_graph', 'int8_r
 
 # %% ../../nbs/deploy/onnx.ipynb #dx000003
 import copy, hashlib, warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np, torch, torch.nn as nn
@@ -65,7 +66,9 @@ def trace(
 )->torch.export.ExportedProgram: # Its operations, at any batch size and length
     "Trace a model in PyTorch."
     x, dims = graph.sample(3, 11), dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
-    return torch.export.export(graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
+    run = partial(torch.export.export, graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
+    try: return run()
+    except RuntimeError: return run(strict=True) # reads the code instead, which can keep a size open that the other fixes
 
 # %% ../../nbs/deploy/onnx.ipynb #dx000033
 def _name_weights(m, enc):
