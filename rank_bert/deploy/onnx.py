@@ -68,7 +68,7 @@ def trace(
     x, dims = graph.sample(3, 11), dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     run = partial(torch.export.export, graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
     try: return run()
-    except RuntimeError: return run(strict=True) # reads the code instead, which can keep a size open that the other fixes
+    except RuntimeError: return run(strict=True) # reads the code, and may leave open a size that running it fixes
 
 # %% ../../nbs/deploy/onnx.ipynb #dx000033
 def _name_weights(m, enc):
@@ -152,7 +152,7 @@ def _int8_lookup(m, i, table):
     n, k, node = m.graph.node[i], table.name, helper.make_node
     for name, v in zip((f'{k}_int8', f'{k}_scale'), int8_rows(numpy_helper.to_array(table))):
         m.graph.initializer.append(numpy_helper.from_array(v, name))
-    q, f, s = (f'{n.output[0]}_{o}' for o in ('int8', 'float', 'scale'))
+    q, f, s = (f'{n.output[0]}_row_{o}' for o in ('int8', 'float', 'scale')) # the quantiser's names lack 'row'
     new = [node('Gather', [f'{k}_int8', n.input[1]], [q]), node('Cast', [q], [f], to=TensorProto.FLOAT),
            node('Gather', [f'{k}_scale', n.input[1]], [s]), node('Mul', [f, s], [n.output[0]])]
     del m.graph.node[i]
