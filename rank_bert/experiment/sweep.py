@@ -14,14 +14,15 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np, pandas as pd, torch
+import pandas as pd, torch
 from fastai.callback.core import Callback
 from fastai.torch_core import set_seed
 from fastcore.basics import noop, patch, store_attr
 from fastcore.meta import delegates
 from safetensors import SafetensorError, safe_open
 
-from ..checks import check_count, check_fields, check_fraction, check_name, check_positive, check_text
+from ..checks import (check_count, check_fields, check_fraction, check_name, check_positive, check_several,
+                              check_text)
 from ..data.glue import glue_source, glue_task, task_folder
 from .runner import Runner
 from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
@@ -99,14 +100,6 @@ class Tuning:
         check_count(self.bs, 'bs')
         check_count(self.max_length, 'max_length', least=2)
 
-# %% ../../nbs/experiment/sweep.ipynb #93c31e1e
-def _several(values, name, check):
-    "Check one value or several, and drop repetitions."
-    values = values if isinstance(values, (list, tuple, set, range, np.ndarray)) else [values]
-    res = tuple(dict.fromkeys(map(check, values)))
-    if not res: raise ValueError(f'{name} is empty: give at least one')
-    return res
-
 # %% ../../nbs/experiment/sweep.ipynb #0sweep01
 def sweep_methods()->list: # Names
     "List the methods that a sweep can compare."
@@ -134,11 +127,12 @@ class Sweep(Runner):
     ):
         self.tuning, self.store, self.source = Tuning(**kwargs), Store(folder), source
         self.folder = self.store.folder
-        self.tasks, self.models = _several(tasks, 'tasks', self._task_name), _several(models, 'models', str)
-        self.methods = _several(methods, 'methods', partial(check_name, name='method', names=sweep_methods()))
-        self.allocators = _several(allocators, 'allocators', partial(check_name, name='allocator', names=ALLOCATORS))
-        self.budgets = _several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
-        self.seeds = _several(seeds, 'seeds', partial(check_count, name='seed', least=0))
+        self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
+        self.methods = check_several(methods, 'methods', partial(check_name, name='method', names=sweep_methods()))
+        allocator = partial(check_name, name='allocator', names=ALLOCATORS)
+        self.allocators = check_several(allocators, 'allocators', allocator)
+        self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
+        self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
         self.n_calibration, self.steps = check_count(n_calibration, 'n_calibration'), check_count(steps, 'steps')
         self.latency_batch = check_count(latency_batch, 'latency_batch')
         self.latency_length = check_count(latency_length, 'latency_length')
