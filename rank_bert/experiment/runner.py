@@ -47,6 +47,8 @@ class Runner:
         "Fine-tune and load the model that runs start from."
         raise NotImplementedError
 
+    def finish(self, progress): "Measure what can only be measured while no run computes."
+
 # %% ../../nbs/experiment/runner.ipynb #c1509626
 @patch
 def run_file(self:Runner, run)->Path:
@@ -279,4 +281,5 @@ def run(self:Runner,
     log(self.state_text())
     with _in_order(self, log):
         self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
+        with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
     return self.results()
