@@ -100,13 +100,13 @@ def _cautions_of(name, g):
     return res
 
 # %% ../../nbs/experiment/finding.ipynb #b171c9ad
-def _busy(done, most=1.5):
+def _scattered_latencies(done, most=1.5):
     "Say how far the latencies of models of equal FLOPs are apart, if that is more than `most` times."
     g = done.groupby(['task', 'model', done.flops_per_token.map('{:.2g}'.format)]).latency_ms.agg(['min', 'max'])
     low, high = g.loc[(g['max']/g['min']).fillna(1).idxmax()] if len(g) else (1, 1)
     if not high > most*low: return []
-    return [f'The machine had other work while we measured latency: models of equal FLOPs took from {low:.1f} to '
-            f'{high:.1f} ms. Compare no latencies, and no speedups.']
+    return [f'The latencies of models of about equal FLOPs scatter by a factor of {high/low:.1f}, from {low:.1f} to '
+            f'{high:.1f} ms: take care with latencies and speedups. Measure again on an idle machine, or go by FLOPs.']
 
 # %% ../../nbs/experiment/finding.ipynb #eb63b5f9
 def cautions(
@@ -127,7 +127,7 @@ def cautions(
         res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
-    res += _busy(done)
+    res += _scattered_latencies(done)
     if n := int(done.score.isna().sum()):
         res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
                    'predictions: no mean counts it, and no plot shows it.')

@@ -14,19 +14,18 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np, pandas as pd, torch
+import pandas as pd, torch
 from fastai.callback.core import Callback
 from fastai.torch_core import set_seed
 from fastcore.basics import noop, patch, store_attr
 from fastcore.meta import delegates
 from safetensors import SafetensorError, safe_open
-from tqdm.auto import tqdm
 
-from ..checks import check_count, check_fields, check_fraction, check_name, check_positive, check_text
+from ..checks import (check_count, check_fields, check_fraction, check_name, check_positive, check_several,
+                              check_text)
 from ..data.glue import glue_source, glue_task, task_folder
-from .estimate import Countdown
-from .store import (Run, Store, dense_run, differing, folder_state, library_versions, read_record,
-                                        run_of, run_words, settings_hash, short_names, to_table, write_json)
+from .runner import Runner
+from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
 from ..io import check_new, json_object, new_folder
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import evaluating, is_model_folder
@@ -101,21 +100,13 @@ class Tuning:
         check_count(self.bs, 'bs')
         check_count(self.max_length, 'max_length', least=2)
 
-# %% ../../nbs/experiment/sweep.ipynb #93c31e1e
-def _several(values, name, check):
-    "Check one value or several, and drop repetitions."
-    values = values if isinstance(values, (list, tuple, set, range, np.ndarray)) else [values]
-    res = tuple(dict.fromkeys(map(check, values)))
-    if not res: raise ValueError(f'{name} is empty: give at least one')
-    return res
-
 # %% ../../nbs/experiment/sweep.ipynb #0sweep01
 def sweep_methods()->list: # Names
     "List the methods that a sweep can compare."
     return [m + then for then in ('', '+refit') for m in DECOMPOSITIONS]
 
 # %% ../../nbs/experiment/sweep.ipynb #c3554ec1
-class Sweep:
+class Sweep(Runner):
     "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
     _task_name = staticmethod(lambda o: glue_task(o).name)
     @delegates(Tuning)
@@ -136,11 +127,12 @@ class Sweep:
     ):
         self.tuning, self.store, self.source = Tuning(**kwargs), Store(folder), source
         self.folder = self.store.folder
-        self.tasks, self.models = _several(tasks, 'tasks', self._task_name), _several(models, 'models', str)
-        self.methods = _several(methods, 'methods', partial(check_name, name='method', names=sweep_methods()))
-        self.allocators = _several(allocators, 'allocators', partial(check_name, name='allocator', names=ALLOCATORS))
-        self.budgets = _several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
-        self.seeds = _several(seeds, 'seeds', partial(check_count, name='seed', least=0))
+        self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
+        self.methods = check_several(methods, 'methods', partial(check_name, name='method', names=sweep_methods()))
+        allocator = partial(check_name, name='allocator', names=ALLOCATORS)
+        self.allocators = check_several(allocators, 'allocators', allocator)
+        self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
+        self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
         self.n_calibration, self.steps = check_count(n_calibration, 'n_calibration'), check_count(steps, 'steps')
         self.latency_batch = check_count(latency_batch, 'latency_batch')
         self.latency_length = check_count(latency_length, 'latency_length')
@@ -202,17 +194,6 @@ def settings(self:Sweep,
     if data and self.steps == 1: del data['steps'] # the first records had no steps
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
-
-# %% ../../nbs/experiment/sweep.ipynb #c1509626
-@patch
-def run_file(self:Sweep, run)->Path:
-    "Name the file of a run."
-    return self.store.run_file(run, self.settings(run))
-
-@patch
-def model_folder(self:Sweep, run)->Path:
-    "Name the folder of the fine-tuned model that a run starts from."
-    return self.store.model_folder(run, self.tuning_settings(run))
 
 # %% ../../nbs/experiment/sweep.ipynb #327bf88f
 def _tuning_of(folder):
@@ -349,130 +330,14 @@ def _result(self:Sweep, run, compressor, tuning):
     return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
                 seconds=seconds, **_machine(learn))
 
-# %% ../../nbs/experiment/sweep.ipynb #77280f87
-def _failure(run, e, when=''):
-    "The record of a run that failed."
-    text = ''.join(o if o.isprintable() else ' ' for o in f'{when}{type(e).__name__}: {e}')
-    return dict(status='failed', **run._asdict(), error=' '.join(text.split())[:500])
-
 # %% ../../nbs/experiment/sweep.ipynb #fc1219f4
 @patch
-def _results_of(self:Sweep, runs, tick):
-    "Yield each run of one fine-tuned model with what it gave."
-    first = runs[0]
-    try:
-        folder = self.tune(first, tick)
-        tuning, learn = _tuning_of(folder), self._learner(first, folder)
-    except Exception as e:
-        yield from ((run, _failure(run, e, 'before it began: ')) for run in runs)
-        return
-    compressor = _Compressor(learn, first.seed, self.n_calibration, self.steps)
-    for run in runs:
-        try: res = self._result(run, compressor, tuning)
-        except Exception as e: res = _failure(run, e)
-        yield run, res
-
-# %% ../../nbs/experiment/sweep.ipynb #8aef1cf6
-@patch
-def stored(self:Sweep,
-    run:Run,
-)->dict: # The record, or None
-    "Read the record of a run."
-    f = self.run_file(run)
-    return read_record(f) if f.exists() else None
-
-@patch
-def pending(self:Sweep)->list: # `Run`s
-    "List the runs that are not done."
-    return [r for r in self.grid() if (self.stored(r) or {}).get('status') != 'done']
-
-# %% ../../nbs/experiment/sweep.ipynb #d990f073
-@patch
-def _differing(self:Sweep, r):
-    "List the settings of a record that differ from those that this sweep gives its run."
-    try: return differing(r['settings'], self.settings(run_of(r)))
-    except (OSError, ValueError): return ['source'] # which has no data of that task
-
-# %% ../../nbs/experiment/sweep.ipynb #d990f074
-@patch
-def records(self:Sweep)->dict: # File name -> record
-    "Read the records of all runs in the folder with the settings of this sweep."
-    found = {f.name: r for f in self.store.files() if (r := read_record(f))}
-    return {f: r for f, r in found.items() if not self._differing(r)}
-
-@patch
-def results(self:Sweep)->pd.DataFrame: # One row a run
-    "Tabulate the runs in the folder that have the settings of this sweep."
-    return to_table(self.records())
-
-# %% ../../nbs/experiment/sweep.ipynb #d7ddf448
-@patch
-def _write_csv(self:Sweep):
-    "Write `results.csv`, and return the table."
-    res = self.results()
-    with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
-    return res
-
-# %% ../../nbs/experiment/sweep.ipynb #193ea34c
-@patch
-def _is_tuned(self:Sweep, run): return (self.model_folder(run)/'tuning.json').is_file()
-
-@patch
-def state_text(self:Sweep)->str:
-    "Say how many runs and fine-tuned models are there, and what is to do."
-    n, todo = len(self.grid()), self.pending()
-    failed = sum((self.stored(o) or {}).get('status') == 'failed' for o in todo)
-    tuned = [self._is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
-    again = f' ({failed} of them failed before)' if failed else ''
-    return (f'{self.folder}: {n - len(todo)} of {n} runs are done, {len(todo)} to do{again}; {sum(tuned)} of the '
-            f'{len(tuned)} models that these start from are fine-tuned')
-
-# %% ../../nbs/experiment/sweep.ipynb #eff1af32
-@patch
-def _log_line(self:Sweep, run, res):
-    "Describe the outcome of a run in a line."
-    task, _, *words = run_words(run)
-    done = res['status'] == 'done'
-    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}" if done else f"FAILED, {res['error']}"
-    return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
-
-# %% ../../nbs/experiment/sweep.ipynb #0eec730a
-@patch
-def _run_pending(self:Sweep, progress, log):
-    "Do all runs that are not done, those of one fine-tuned model together."
-    groups = [list(g) for _, g in itertools.groupby(self.pending(), lambda r: r[:3])]
-    total = sum(len(g) + self.tuning.epochs*(not self._is_tuned(g[0])) for g in groups)
-    with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
-        left = Countdown(sum(map(len, groups)), total)
-        for g in groups:
-            bar.set_postfix_str(f'{short_names(self.models)[g[0].model]} on {g[0].task}')
-            for run, res in self._results_of(g, lambda: (bar.update(), left.tick())):
-                self.store.write(run, self.settings(run), res)
-                bar.update(); left.tick(run=True); log(f'{left}: {self._log_line(run, res)}')
-            self._write_csv()
-
-# %% ../../nbs/experiment/sweep.ipynb #5acb3471
-@patch
-def run(self:Sweep,
-    progress:bool=True, # Show a progress bar?
-    log=noop, # Called with a line at the start and for each run that ends, such as `print`
-)->pd.DataFrame: # As `results`
-    "Do all runs that are not done, and write `results.csv`, also when interrupted."
-    with self.store.lock():
-        self._warn_left_out()
-        log(self.state_text())
-        try: self._run_pending(progress, log)
-        except KeyboardInterrupt:
-            log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')
-            raise
-        finally: res = self._write_csv()
-    return res
-
-# %% ../../nbs/experiment/sweep.ipynb #060c24ba
-@patch
-def _warn_left_out(self:Sweep):
-    "Warn of finished runs that the table will not have."
-    left = self.store.left_out(self.records())
-    keys = {k for r in left.values() for k in self._differing(r)}
-    if left: warnings.warn(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings "
-                           f"({', '.join(sorted(keys))}), so results.csv leaves them out")
+def start(self:Sweep,
+    run:Run, # First of the runs of one fine-tuned model
+    tick=noop, # Called after each epoch
+): # Function of a `Run` that does it and returns its result
+    "Fine-tune and load the model that runs start from."
+    folder = self.tune(run, tick)
+    tuning, learn = _tuning_of(folder), self._learner(run, folder)
+    compressor = _Compressor(learn, run.seed, self.n_calibration, self.steps)
+    return lambda run: self._result(run, compressor, tuning)

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
-from ..checks import check_fraction, check_name, check_positive
+from ..checks import check_fraction, check_name, check_positive, check_several
 from ..models.anatomy import held, linears
 from .linalg import gram_singular_values, product_singular_values, to_float64
 from .layers import break_even, check_finite
@@ -128,10 +128,8 @@ def rank_metrics(
     metrics, # One or several: names in `RANK_METRICS`, or functions of a `Spectrum`
 )->dict: # Name -> function
     "Look up rank metrics by name."
-    metrics = [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics)
-    if not metrics: raise ValueError(f"no metrics given: choose from {', '.join(RANK_METRICS)}")
-    for m in metrics: callable(m) or check_name(m, 'metric', RANK_METRICS)
-    return dict((m.__name__, m) if callable(m) else (m, RANK_METRICS[m]) for m in metrics)
+    check = lambda m: m if callable(m) else RANK_METRICS[check_name(m, 'metric', RANK_METRICS)]
+    return {m.__name__: m for m in check_several(metrics, 'metrics', check)}
 
 # %% ../../nbs/rank/metrics.ipynb #139456c6
 @patch(as_prop=True)

@@ -9,6 +9,7 @@ __all__ = ['WHAT', 'RankMonitor']
 
 # %% ../../nbs/train/monitor.ipynb #6bed7e62
 import math, time, warnings
+from functools import partial
 from pathlib import Path
 
 import matplotlib.pyplot as plt, pandas as pd, torch
@@ -18,7 +19,7 @@ from fastcore.imports import in_notebook
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from ..checks import check_count, check_fraction, check_name
+from ..checks import check_count, check_fraction, check_name, check_several
 from ..io import new_file
 from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
@@ -29,12 +30,6 @@ from rank_bert.train.measure import (ForwardWatch, MatrixSum, circuit_sums, grad
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
-
-def _name_list(given, name, names):
-    "List one or several of `names`."
-    given = [given] if isinstance(given, str) else list(given)
-    if not given: raise ValueError(f"no {name} given: choose from {', '.join(names)}")
-    return [check_name(o, name, names) for o in given]
 
 # %% ../../nbs/train/monitor.ipynb #24724107
 class RankMonitor(FitCallback):
@@ -55,8 +50,9 @@ class RankMonitor(FitCallback):
     ):
         self.every, self.tokens = check_count(every, 'every', none=True), check_count(tokens, 'tokens', none=True)
         self.budget, self.functions = check_fraction(budget, 'budget'), rank_metrics(metrics)
-        self.what = _name_list(what, 'what', WHAT)
-        self.roles = None if roles is None else _name_list(roles, 'role', ROLES+MORE_ROLES)
+        self.what = check_several(what, 'what', partial(check_name, name='what', names=WHAT))
+        role = partial(check_name, name='role', names=ROLES+MORE_ROLES)
+        self.roles = None if roles is None else check_several(roles, 'roles', role)
         self.heads, self.start, self.resume, self.live = heads, start, resume, live
         self.file, self.records = None if path is None else Path(path), []
         self._from, self._offset, self._watch, self._shown, self._table, self._done = None, None, None, None, None, 0
