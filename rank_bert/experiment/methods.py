@@ -222,17 +222,10 @@ def _check_order(name, calls):
 # %% ../../nbs/experiment/methods.ipynb #meth0029
 def method_name(
     name:str, # Of a method
-    options:dict=None, # Name of a part -> its options, for all methods that have it
 )->str:
     "Write the name of a method in its shortest form."
-    words = []
-    for c in method_calls(name):
-        more = (options or {}).get(c.name, {})
-        for k, v in more.items(): _check_option(c.part, c.name, k, v)
-        p = _options_of(c.part)
-        given = {k: v for k in p if (v := (more | c.options).get(k, p[k].default)) != p[k].default}
-        words.append(c.name + (f"({', '.join(f'{k}={v!r}' for k, v in given.items())})" if given else ''))
-    return '+'.join(words)
+    text = lambda c: f"({', '.join(f'{k}={v!r}' for k, v in c.options.items())})" if c.options else ''
+    return '+'.join(c.name + text(c) for c in method_calls(name))
 
 # %% ../../nbs/experiment/methods.ipynb #meth0030
 def needs_data(method:str)->bool:
