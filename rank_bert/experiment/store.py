@@ -7,10 +7,10 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 # %% auto #0
 __all__ = ['Run', 'FIELDS', 'COLUMNS', 'dense_run', 'short_names', 'settings_hash', 'run_words', 'run_name', 'folder_state',
            'check_record', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store', 'read_outputs',
-           'differing', 'to_table', 'summarize', 'summary_text']
+           'differing', 'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
-import hashlib, json, re, warnings, zipfile, zlib
+import hashlib, json, os, re, warnings, zipfile, zlib
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import partial
@@ -95,17 +95,19 @@ _SEED, _SECONDS = partial(check_count, least=0), partial(check_positive, zero=Tr
 _LAYER = dict(layer=_SEED, role=check_text, rank=partial(check_count, none=True), full=check_count,
               break_even=check_positive)
 _LAYERS = partial(check_each, check=partial(check_fields, fields=_LAYER))
+_LINES = partial(check_each, check=check_text)
 _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency_length=check_count))
 _EVERY = dict(status=partial(check_name, names=('done', 'failed')), task=check_text, model=check_text, seed=_SEED,
               method=check_text, allocator=check_text, budget=check_fraction, settings=_SETTINGS)
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6e
-FIELDS = dict(failed=_EVERY | dict(error=check_text), done=_EVERY | dict(
+FIELDS = dict(failed=_EVERY | dict(error=check_text, traceback=_LINES), done=_EVERY | dict(
     weights_from=check_text, lr=check_positive, kept=check_positive, encoder_params=check_count,
     total_params=check_count, flops_per_token=check_count, latency_ms=check_positive, metric=check_text,
     score=_check_score, metrics=partial(check_each, check=lambda value, name: None, kind=dict), map=_LAYERS,
     majority_baseline=_check_score, divergence=_SECONDS, predicted=_SECONDS, bytes=check_count,
-    seconds=_SECONDS, device=check_text, threads=check_count, reused=partial(check_each, check=check_text), versions=partial(check_each, check=check_text, kind=dict))) # status -> the fields of a record
+    seconds=_SECONDS, device=check_text, threads=check_count, reused=partial(check_each, check=check_text),
+    versions=partial(check_each, check=check_text, kind=dict))) # status -> the fields of a record
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
 def check_record(
@@ -115,7 +117,7 @@ def check_record(
     "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
     check_fields(record, name, dict(status=_EVERY['status']))
     if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
-    optional = dict(majority_baseline=None, divergence=0, predicted=0, bytes=1, reused=[]) # not in every record
+    optional = dict(majority_baseline=None, divergence=0, predicted=0, bytes=1, reused=[], traceback=[]) # not in all
     check_fields(optional | record, name, FIELDS[record['status']])
     if any(record['settings'].get(k, record[k]) != record[k] for k in Run._fields):
         raise ValueError(f'the settings of {name} are those of another run')
@@ -250,6 +252,14 @@ def differing(
     "List the settings in which two runs differ."
     return sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
 
+# %% ../../nbs/experiment/store.ipynb #run10004
+def differences(
+    settings:dict, # Of one run
+    other:dict, # Of another
+)->list: # Lines such as 'epochs is 1, not 2'
+    "Describe the settings in which two runs differ."
+    return [f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}' for k in differing(settings, other)]
+
 # %% ../../nbs/experiment/store.ipynb #51350c89
 @patch
 def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
@@ -260,21 +270,37 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
 
 # %% ../../nbs/experiment/store.ipynb #d15a4ae8
 @patch
-@contextmanager
-def lock(self:Store):
-    "Hold the folder while a sweep works in it; raise `OSError` if another one does."
+def clear(self:Store):
+    "Remove what killed processes left."
+    for o in ('', 'runs', 'models'): clear_unfinished(self.folder/o)
+
+@patch
+def open(self:Store):
+    "Prepare the folder for a sweep to write in; raise `FileExistsError` if it holds other files."
     if found := self.foreign_files():
         names = ', '.join(found[:3] + ['...']*(len(found) > 3))
         raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
                               f"empty one, such as {self.folder/'sweep'}")
-    self.folder.mkdir(parents=True, exist_ok=True)
+    for o in ('runs', 'models'): (self.folder/o).mkdir(parents=True, exist_ok=True)
     for o in ('.lock', 'results.csv', 'report.html'): _no_link(self.folder/o)
-    try: held = FileLock(self.folder/'.lock').acquire(timeout=0)
-    except Timeout:
-        raise OSError(f'another sweep is running in {self.folder}: wait for it, or choose another folder') from None
-    with held:
-        for o in ('', 'runs', 'models'): clear_unfinished(self.folder/o)
-        yield
+    (self.folder/'.lock').touch() # the mark of the folder of a sweep
+    self.clear()
+
+# %% ../../nbs/experiment/store.ipynb #run10002
+@patch
+@contextmanager
+def claim(self:Store,
+    path:Path, # File or folder of the sweep that one process at a time may make
+    wait:bool=False, # Wait for a process that has it?
+): # Did we get it?
+    "Claim a file or folder, unless another process has."
+    lock = FileLock(path.with_name(f'.{path.name}.lock'))
+    try: lock.acquire(timeout=-1 if wait else 0)
+    except Timeout: pass
+    try: yield lock.is_locked
+    finally:
+        if lock.is_locked and os.name != 'nt': Path(lock.lock_file).unlink(missing_ok=True) # Windows does so itself
+        lock.release()
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
 COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params '
