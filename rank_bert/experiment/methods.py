@@ -175,7 +175,8 @@ def _check_option(part, name, key, value):
     "Raise `ValueError` unless a part has this option, and takes the value."
     p = _options_of(part)
     o, where = p[check_name(key, f'option of {name}', p)], f'{key} of {name}'
-    if o.annotation is bool and not isinstance(value, bool): raise ValueError(f'{where} must be True or False, got {value!r}')
+    if o.annotation is bool and not isinstance(value, bool):
+        raise ValueError(f'{where} must be True or False, got {value!r}')
     if value is not None or o.default is not None: _KINDS.get(o.annotation, lambda *a: 0)(value, where)
 
 # %% ../../nbs/experiment/methods.ipynb #meth0025
@@ -263,7 +264,8 @@ def _head_choices(model, calibration):
         v, n = v.cpu().numpy(), len(v)
         weights = sum(m.weight.numel() for m in (a.query, a.key, a.value, a.output))/n
         lost, order = np.append(0, np.sort(v)[:-1].cumsum())[::-1], np.argsort(v, kind='stable')
-        res.append(Choices([order[:n - k].tolist() for k in range(1, n + 1)], weights*np.arange(1, n + 1), lost, lost[0]))
+        drop = [order[:n - k].tolist() for k in range(1, n + 1)]
+        res.append(Choices(drop, weights*np.arange(1, n + 1), lost, lost[0]))
     return res
 
 def _neuron_choices(model, levels):
@@ -300,7 +302,8 @@ def _heads_part(learn, run, shared):
 @patch
 def _levels(self:Compressor, learn, steps):
     "The levels of the neurons of a learner's model."
-    return self.once(learn, 'levels of neurons', steps, lambda: neuron_levels(learn.model, self.calibration(learn), steps))
+    make = lambda: neuron_levels(learn.model, self.calibration(learn), steps)
+    return self.once(learn, 'levels of neurons', steps, make)
 
 @method('neurons', shrinks=True, needs_data=True)
 def _neurons_part(learn, run, shared, steps:int=48):
@@ -410,7 +413,8 @@ def _export_part(precision, engine):
     f.__doc__ = f'Export at {precision}, and answer with the engine.'
     return Part(f, False, False, False, True)
 
-METHODS.update({k: _export_part(k, e) for k, e in dict(fp32='onnx', int8='onnx', bf16='openvino', fp16='openvino').items()})
+_ENGINE = dict(fp32='onnx', int8='onnx', bf16='openvino', fp16='openvino')
+METHODS.update({k: _export_part(k, engine) for k, engine in _ENGINE.items()})
 
 # %% ../../nbs/experiment/methods.ipynb #meth0053
 def model_bytes(

@@ -228,7 +228,7 @@ def read_outputs(
     if not file.is_file() or file.is_symlink(): return None
     try:
         with np.load(file, allow_pickle=False) as f: z, y = f['logits'], f['targets']
-        if z.ndim == 2 and len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf': return z, y
+        if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf': return z, y
         raise ValueError(f'shapes {z.shape} and {y.shape}, types {z.dtype} and {y.dtype}')
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as e:
         why = ' '.join(str(e).split())[:300]
