@@ -89,7 +89,8 @@ def finding(
     enough = f'no loss above {loss:g}' if pd.isna(best.change_sd) else 'no measurable loss'
     return (f'To {100*best.budget:g} % of its linear weights at {enough}, with {_way(best, several)}.',
             f'It has {metric} {_score_and_spread(best)}, the dense model {_score_and_spread(d)}, and takes '
-            f'{percent_text(best.flops)} of the FLOPs.{_ties(small, best, several)}{_against_baselines(small, best, loss)}')
+            f'{percent_text(best.flops)} of the FLOPs.{_ties(small, best, several)}'
+            f'{_against_baselines(small, best, loss)}')
 
 # %% ../../nbs/experiment/finding.ipynb #c13aa304
 def _cautions_of(name, g):

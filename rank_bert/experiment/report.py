@@ -103,8 +103,8 @@ _SPREAD = '± {:.4f}'.format
 _FORMATS = dict(kept=percent_text, flops=percent_text, of_dense=percent_text, encoder_params=_big, total_params=_big,
                 flops_per_token=_big, latency_ms=_ms, speedup='{:.2f}×'.format,
                 latency_spread=lambda x: f'± {_ms(x)}', divergence='{:.1e}'.format,
-                score='{:.4f}'.format, change='{:+.4f}'.format, score_error=_SPREAD, change_error=_SPREAD, seconds=_seconds,
-                budget='{:g}'.format, lr='{:g}'.format)
+                score='{:.4f}'.format, change='{:+.4f}'.format, score_error=_SPREAD, change_error=_SPREAD,
+                seconds=_seconds, budget='{:g}'.format, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
                flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', score_error='95 %',
                change_error='95 % of change', tied='least divergence', latency_spread='spread of latency')
@@ -207,9 +207,10 @@ def _tables_section(df, summary, names):
     "The summary, all runs, and what failed."
     per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms seconds').split()]
     runs = df[df.status == 'done'][per_run].dropna(axis=1, how='all')
-    return (H.H2('Numbers'), H.P('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the latency '
-                                 'the median and half of the range. Least divergence: tied with the least of that budget, after '
-                                 "Holm's correction. Click a heading to sort. The same table is in ", ', '.join(_FILES), ' beside this page.', cls='soft'),
+    text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the latency the '
+            'median and half of the range. Least divergence: is it tied with the least of that budget, after a correction '
+            'for the number of tests? Click a heading to sort. The same table is in ')
+    return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), ' beside this page.', cls='soft'),
             _sortable(_summary_table(summary), names),
             H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)), *_failed_section(df, names))
 

@@ -44,7 +44,7 @@ def mcnemar(
 # %% ../../nbs/experiment/statistics.ipynb #stat0012
 def _draws(rows, n, seed=0): return np.random.default_rng(seed).integers(rows, size=(n, rows))
 
-def _metric_key(name): return max((k for k in METRICS if name.startswith(k)), key=len, default=name) # 'accuracy_matched'
+def _metric_key(name): return max((k for k in METRICS if name.startswith(k)), key=len, default=name) # accuracy_matched
 
 def _kind_of(z, y):
     "The kind of head that gave outputs, as for `score`."
