@@ -29,7 +29,6 @@ from ..io import check_new, json_object, new_folder
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..rank.batches import DIVERGENCES
-from ..rank.card import bytes_by_part, part_of_model
 from ..rank.plan import plan_of, to_dense
 
 # %% ../../nbs/deploy/export.ipynb #de000006
@@ -118,6 +117,7 @@ def part_bytes(
     model, # The model before it was exported
 )->dict: # Part -> bytes in the files of the graph, and bytes in float32 with every factorised layer dense
     "Count the bytes of an exported model by part."
+    from rank_bert.rank.card import bytes_by_part, part_of_model # takes seconds to import
     file, size = Path(file), Counter()
     if file.suffix == '.xml':
         consts = [o for o in ElementTree.parse(file).iter('layer') if o.get('type') == 'Const']

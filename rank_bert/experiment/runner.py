@@ -219,7 +219,8 @@ def _log_line(self:Runner, run, res):
     "Describe the outcome of a run in a line."
     task, _, *words = run_words(run)
     done = res['status'] == 'done'
-    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}" if done else f"FAILED, {res['error']}"
+    reused = f", reuses {', '.join(dict.fromkeys(res['reused']))}" if res.get('reused') else ''
+    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}" if done else f"FAILED, {res['error']}"
     return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
 
 # %% ../../nbs/experiment/runner.ipynb #0eec730a

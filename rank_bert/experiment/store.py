@@ -7,17 +7,17 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 # %% auto #0
 __all__ = ['Run', 'FIELDS', 'COLUMNS', 'BUSY', 'dense_run', 'short_names', 'settings_hash', 'run_words', 'run_name',
            'folder_state', 'check_record', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store',
-           'differing', 'differences', 'to_table', 'summarize', 'summary_text']
+           'read_outputs', 'differing', 'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
-import hashlib, json, os, re, warnings
+import hashlib, json, os, re, warnings, zipfile, zlib
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-import pandas as pd
+import numpy as np, pandas as pd
 from fastcore.basics import patch
 from filelock import FileLock, Timeout
 
@@ -106,10 +106,11 @@ _EVERY = dict(status=partial(check_name, names=('done', 'failed')), task=check_t
 # %% ../../nbs/experiment/store.ipynb #d9519b6e
 FIELDS = dict(failed=_EVERY | dict(error=check_text, traceback=_LINES), done=_EVERY | dict(
     weights_from=check_text, lr=check_positive, kept=check_positive, encoder_params=check_count,
-    total_params=check_count, flops_per_token=check_count, latency_ms=partial(check_positive, none=True), metric=check_text,
-    score=_check_score, metrics=_ANY, map=_LAYERS,
-    majority_baseline=_check_score, divergence=_SECONDS, seconds=_SECONDS, device=check_text, threads=check_count,
-    versions=partial(check_each, check=check_text, kind=dict), architecture=_ANY, **_LATENCY)) # status -> the fields of a record
+    total_params=check_count, flops_per_token=check_count, latency_ms=_MAYBE, metric=check_text,
+    score=_check_score, metrics=_ANY, map=_LAYERS, architecture=_ANY, **_LATENCY,
+    majority_baseline=_check_score, divergence=_SECONDS, predicted=_SECONDS, bytes=check_count,
+    seconds=_SECONDS, device=check_text, threads=check_count, reused=_LINES,
+    versions=partial(check_each, check=check_text, kind=dict))) # status -> the fields of a record
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
 def check_record(
@@ -119,7 +120,8 @@ def check_record(
     "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
     check_fields(record, name, dict(status=_EVERY['status']))
     if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
-    optional = dict(majority_baseline=None, divergence=0, traceback=[], architecture={}, **dict.fromkeys(_LATENCY))
+    optional = dict(majority_baseline=None, divergence=0, predicted=0, bytes=1, reused=[], traceback=[],
+                    architecture={}, **dict.fromkeys(_LATENCY)) # not in all
     check_fields(optional | record, name, FIELDS[record['status']])
     if any(record['settings'].get(k, record[k]) != record[k] for k in Run._fields):
         raise ValueError(f'the settings of {name} are those of another run')
@@ -214,8 +216,27 @@ def write(self:Store,
     settings:dict, # All that the numbers of the run depend on
     result:dict, # What was measured, or the error
 ):
-    "Write the record of a run."
-    write_json(_no_link(self.run_file(run, settings)), dict(result, settings=settings))
+    "Write the record of a run, and before it, in a file beside it, the `outputs`."
+    file, record = _no_link(self.run_file(run, settings)), dict(result, settings=settings)
+    if outputs := record.pop('outputs', None):
+        with new_file(_no_link(file.with_suffix('.npz'))) as tmp, open(tmp, 'wb') as f:
+            np.savez_compressed(f, logits=np.asarray(outputs[0], np.float32), targets=np.asarray(outputs[1]))
+    write_json(file, record)
+
+# %% ../../nbs/experiment/store.ipynb #572c3db2
+def read_outputs(
+    file:Path, # One of `Store.files`
+)->tuple: # Logits (rows, labels) and targets (rows,) or (rows, labels); None if there are none
+    "Read the outputs of a run on the validation rows."
+    file = Path(file).with_suffix('.npz')
+    if not file.is_file() or file.is_symlink(): return None
+    try:
+        with np.load(file, allow_pickle=False) as f: z, y = f['logits'], f['targets']
+        if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf': return z, y
+        raise ValueError(f'shapes {z.shape} and {y.shape}, types {z.dtype} and {y.dtype}')
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as e:
+        why = ' '.join(str(e).split())[:300]
+        warnings.warn(f'{file} does not hold the outputs of a run, so tests leave them out ({why})')
 
 # %% ../../nbs/experiment/store.ipynb #d0f3a650
 @patch
@@ -287,8 +308,9 @@ def claim(self:Store,
 
 # %% ../../nbs/experiment/store.ipynb #cad96d1e
 COLUMNS = ('status task model weights_from seed method allocator budget steps kept encoder_params total_params '
-           'flops_per_token latency_ms latency_iqr_ms latency_dense_ms latency_load latency_busy latency_threads '
-           'latency_batch latency_length metric score divergence majority_baseline metrics seconds lr error run').split()
+           'bytes flops_per_token latency_ms latency_iqr_ms latency_dense_ms latency_load latency_busy '
+           'latency_threads latency_batch latency_length metric score divergence predicted majority_baseline metrics '
+           'seconds lr error run').split()
 BUSY = .25 # CPUs that other processes use, above which we mark a latency
 
 def _table_order(r):

@@ -8,24 +8,30 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/timing.html.md"""
 __all__ = ['architecture', 'random_like', 'OtherLoad', 'time_models']
 
 # %% ../../nbs/experiment/timing.ipynb #tim00003
-import os, time
+import os, tempfile, time
 from functools import partial
 from pathlib import Path
 
 import numpy as np, torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
+from ..deploy.export import GRAPHS, write_graph
+from ..deploy.onnx import TextGraph, to_onnx
+from ..deploy.runtime import ENGINES
 from ..models.anatomy import encoder_of
 from ..models.folder import check_settings
 from ..rank.hf import RankPlanConfig, RankPlanQuantizer
 from ..rank.latency import in_turns, timed_call
+from ..rank.plan import record_plan
 
 # %% ../../nbs/experiment/timing.ipynb #tim00007
 def architecture(
     model, # A model, or anything that contains one
 )->dict: # JSON
     "Describe all of a model that its speed depends on."
-    config = encoder_of(model).config.to_dict()
+    hf = encoder_of(model)
+    record_plan(hf)
+    config = hf.config.to_dict() | dict(engine=getattr(hf.forward, 'engine', None))
     return {k: v for k, v in config.items() if k not in ('id2label', 'label2id', 'problem_type', '_name_or_path')}
 
 def random_like(
@@ -33,7 +39,7 @@ def random_like(
 ): # A transformers classifier, with random weights
     "Build a model of an architecture."
     config = check_settings(dict(architecture), 'the architecture in a record')
-    plan = config.pop('quantization_config', None)
+    plan, _ = config.pop('quantization_config', None), config.pop('engine', None)
     hf = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**config)).eval()
     if plan: RankPlanQuantizer(RankPlanConfig(**plan))._process_model_before_weight_loading(hf)
     return hf
@@ -56,13 +62,20 @@ class OtherLoad:
         if busy is not None: self.cpus = max(0., (busy - start[0])/(time.perf_counter() - start[1]))
 
 # %% ../../nbs/experiment/timing.ipynb #tim00013
-def _random_batch(model, batch, length):
-    "Make token ids for `model` without touching the global random generator."
-    hf = encoder_of(model)
-    ids = torch.randint(hf.config.vocab_size, (batch, length), generator=torch.Generator().manual_seed(0))
-    return {k: v.to(hf.device) for k, v in dict(input_ids=ids, attention_mask=torch.ones_like(ids)).items()}
+def _pass_of(architecture, batch, length, device):
+    "Make a function that runs random token ids through a model of an architecture, in its engine."
+    hf, engine = random_like(architecture), architecture.get('engine')
+    graph = TextGraph(hf)
+    x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(batch, length).items()}
+    if not engine: return partial(hf.to(device), **{k: v.to(device) for k, v in x.items()})
+    folder, (to, precision) = tempfile.TemporaryDirectory(), engine
+    file = Path(folder.name)/'engine'/GRAPHS[to]
+    to_onnx(graph, f'{folder.name}/model.onnx')
+    write_graph(Path(folder.name)/'model.onnx', file, to, precision)
+    run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
+    return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # the folder stays until then
 
-@torch.inference_mode()
+@torch.no_grad()
 def time_models(
     architectures:dict, # Name -> from `architecture`; the first one is the dense model
     batch:int=32, # Texts in a batch
@@ -72,9 +85,8 @@ def time_models(
 )->dict: # Name -> fields of a record
     "Measure the latency of models in turns."
     device, state = 'cuda' if torch.cuda.is_available() else 'cpu', torch.get_rng_state()
-    models = {k: random_like(o).to(device) for k, o in architectures.items()}
+    passes = {k: _pass_of(o, batch, length, device) for k, o in architectures.items()}
     torch.set_rng_state(state)
-    passes = {k: partial(m, **_random_batch(m, batch, length)) for k, m in models.items()}
     with OtherLoad() as other:
         times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
     low, median, high = np.quantile(1000*np.array(list(times.values())), (.25, .5, .75), axis=1)
