@@ -159,9 +159,11 @@ def all_parts()->dict: # Name -> `Part`
 @method('refit', needs_data=True)
 def _refit_part(learn, run, shared):
     "Refit the factors of the decomposition before it to the dense outputs."
-    known = None if shared.steps > 1 else shared.calibration(learn.dense)
+    thin = getattr(learn, 'thin', None) # the `Decomposed` of `joint`
+    known = thin.calibration if thin else None if shared.steps > 1 else shared.calibration(learn.dense)
     set_seed(shared.seed)
-    res = learn.with_model(refit(learn.dense.model, learn.model, shared.texts(), known, n_samples=None, progress=False))
+    res = learn.with_model(refit(learn.dense.model, learn.model, shared.texts(), known, thin and thin.model,
+                                 n_samples=None, progress=False))
     res.dense = learn.dense
     return res
 
@@ -217,7 +219,7 @@ def _check_order(name, calls):
     "Raise `ValueError` if a part cannot stand where it stands."
     for before, c in zip([None, *calls], calls):
         if before and before.part.last: raise ValueError(f'{before.name} must be the last part of {name!r}')
-        if c.name == 'refit' and not (before and before.name in DECOMPOSITIONS):
+        if c.name == 'refit' and not (before and before.name in (*DECOMPOSITIONS, 'joint')):
             raise ValueError(f"refit needs a decomposition before it in {name!r}, as in 'kronecker+refit'")
 
 # %% ../../nbs/experiment/methods.ipynb #meth0029
@@ -330,6 +332,18 @@ def _layers_part(learn, run, shared):
     if not kept: raise ValueError(f'layers keeps at least one of {n}, so it cannot meet a budget of {run.budget:.4g}: '
                                   'raise the budget')
     return learn.with_model(distil_init(learn.model, np.linspace(0, n - 1, kept).round().astype(int).tolist()))
+
+# %% ../../nbs/experiment/methods.ipynb #meth0j47
+@method('joint', shrinks=True, ranks=True, needs_data=True)
+def _joint_part(learn, run, shared, multiple_of:int=1):
+    "Leave out neurons where that costs less than lower ranks."
+    if shared.steps > 1: raise ValueError(f'joint takes one step, got {shared.steps}: leave out steps, or joint')
+    shared.decomposition = 'kronecker'
+    budget = shared.fraction(learn, run)
+    thin = shared._to_learn_from(learn, run.method).narrowed(budget, multiple_of=multiple_of)
+    small = learn.with_model(thin.truncate(thin.plan(budget, run.allocator, multiple_of=multiple_of)))
+    small.dense, small.thin = learn, thin
+    return small
 
 # %% ../../nbs/experiment/methods.ipynb #meth0045
 def _copied(learn):
