@@ -60,7 +60,7 @@ def _raise_failed(df, folder):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker,kronecker+refit', # Of svd, fwsvd, fwsvd_both, whitened, kronecker, or +refit
+    methods:several(str)='svd,kronecker,kronecker+refit', # Such as kronecker+retune(epochs=2), heads+neurons or int8
     allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas

@@ -47,6 +47,8 @@ class Runner:
         "Fine-tune and load the model that runs start from."
         raise NotImplementedError
 
+    def finish(self, progress): "Measure what can only be measured while no run computes."
+
 # %% ../../nbs/experiment/runner.ipynb #c1509626
 @patch
 def run_file(self:Runner, run)->Path:
@@ -217,7 +219,8 @@ def _log_line(self:Runner, run, res):
     "Describe the outcome of a run in a line."
     task, _, *words = run_words(run)
     done = res['status'] == 'done'
-    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}" if done else f"FAILED, {res['error']}"
+    reused = f", reuses {', '.join(dict.fromkeys(res['reused']))}" if res.get('reused') else ''
+    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}" if done else f"FAILED, {res['error']}"
     return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
 
 # %% ../../nbs/experiment/runner.ipynb #0eec730a
@@ -279,4 +282,5 @@ def run(self:Runner,
     log(self.state_text())
     with _in_order(self, log):
         self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
+        with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
     return self.results()

@@ -167,10 +167,11 @@ def prune_neurons(
     keep:float, # Fraction of the weights of the feed-forward layers to keep, in (0, 1]
     calibration, # A `Calibration` of the model
     steps:int=12, # Levels of each layer to choose from
+    levels:list=None, # From `neuron_levels` of the same model and calibration, which takes most of the time
 )->nn.Module: # A copy with fewer neurons
     "Leave out the feed-forward neurons that the others answer for best."
     check_fraction(keep, 'keep')
-    levels, new = neuron_levels(model, calibration, steps), copy.deepcopy(model)
+    levels, new = levels or neuron_levels(model, calibration, steps), copy.deepcopy(model)
     enc, parts = encoder_of(new), feed_forwards(new)
     sizes = [(f.inner.shape[0]*f.inner.shape[1])//f.outer.shape[1] + f.outer.shape[0] for f in parts]
     for f, level in zip(parts, _pick_levels(levels, sizes, keep)): narrow(enc, f, level.keep, calibration)
