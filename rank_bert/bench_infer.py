@@ -8,14 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/bench_infer.html.md"""
 __all__ = ['BACKENDS', 'bench_backends']
 
 # %% ../nbs/bench_infer.ipynb #bi000003
-import copy, tempfile, time
+import copy, tempfile
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 
-from .bench import _dense_classifier, _random_factors, take_turns
+from .bench import _dense_classifier, _milliseconds, _random_factors, take_turns
 from .checks import check_name
 from .deploy.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
 from .deploy.onnx import TextGraph, to_onnx
@@ -52,15 +52,6 @@ def _pairs(backends, precisions):
     return list(dict.fromkeys([('torch', 'fp32'), *found]))
 
 # %% ../nbs/bench_infer.ipynb #bi000009
-def _engine_milliseconds(run, x, least=.2):
-    "Take the median time of a call, over as many as fit in `least` seconds, at least one."
-    took = []
-    while sum(took) < least:
-        start = time.perf_counter()
-        run(x)
-        took.append(time.perf_counter() - start)
-    return 1e3*float(np.median(took))
-
 def _ratios(t, dense='dense'):
     "Add to the table of `take_turns` the ratios to the dense model."
     t.index = pd.MultiIndex.from_tuples(t.index.str.split(', ').map(tuple), names=['variant', 'backend', 'precision'])
@@ -94,7 +85,7 @@ def bench_backends(
                 x = TextGraph(models['dense']).sample(bs, length)
                 x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
                 for run in runs.values(): run(x) # the first call prepares
-                contenders = {', '.join(k): partial(_engine_milliseconds, r, x) for k, r in runs.items()}
+                contenders = {', '.join(k): partial(_milliseconds, partial(r, x)) for k, r in runs.items()}
                 t = take_turns(contenders, repeats, progress)
                 tables[Path(o).name, f'{bs} x {length}'] = _ratios(t)
     return pd.concat(tables, names=['model', 'input'])
