@@ -6,23 +6,22 @@
 A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
 import copy, csv, time, warnings
 from pathlib import Path
-import numpy as np, torch
+import torch
 from fastai.torch_core import set_seed
 from fastcore.script import call_parse
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.data.loaders import text_dls
 from rank_bert.models.anatomy import encoder_of, feed_forwards, linears
-from rank_bert.rank import neurons as neurons_module, refit as refit_module
-from rank_bert.rank.allocate import Choices, _layer_choices, allocate, optimal
+from rank_bert.rank import refit as refit_module
+from rank_bert.rank.allocate import allocate
 from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import compress
-from rank_bert.rank.decompose import kronecker as kronecker_factors
+from rank_bert.rank.compress import compress # and `Decomposed.narrowed`
 from rank_bert.rank.decomposed import Decomposed
 from rank_bert.rank.heads import truncate_heads
-from rank_bert.rank.layers import LowRankLinear, rank_cost, replace
+from rank_bert.rank.layers import LowRankLinear, replace
 from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
-from rank_bert.rank.neurons import neuron_levels, prune_neurons
+from rank_bert.rank.neurons import prune_neurons
 from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
 from rank_bert.rank.statistics import cotangent
@@ -83,12 +82,7 @@ def others(b, budget):
 def kronecker(b, budget):
     small = b.decomposed.truncate(b.decomposed.plan(budget))
     yield '', small
-    fit, held = refit_module._hold_out(b.batches, b.n, .125)
-    new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
-    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
-    for name in ('layers', 'layers and head'): yield name, options[name]
-    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
-    yield f'kept: {kept}', options[kept]
+    yield from _fitted(b, small, b.calibration, b.model)
 
 def _kept(b, budget):
     "What `compress` keeps."
@@ -210,57 +204,31 @@ def both(b, budget):
         yield f'{fraction} of the neurons', small
         yield f'{fraction} of the neurons, refit', b.refit(small, dense=pruned, calibration=cal)
 
-def _stats_at(b, f, keep):
-    "Weights and statistics of a feed-forward part with the neurons `keep`."
-    inner, outer = dict(b.calibration[f.inner.name]), dict(b.calibration[f.outer.name])
-    inner['grad_second_moment'] = inner['grad_second_moment'][keep][:, keep]
-    outer['weighted_covariance'] = outer['weighted_covariance'][keep][:, keep]
-    c = neurons_module._neuron_inputs(f, b.calibration)[1]
-    return (to_float64(f.inner.weight)[keep], inner), (to_float64(f.outer.weight)@neurons_module._regression(c, keep), outer)
-
-def _frontier(a, b):
-    "Cheapest (cost, error) of two layers together, rank by rank."
-    gain = lambda c, i: (c.errors[i] - c.errors[i + 1])/(c.costs[i + 1] - c.costs[i]) if i + 1 < len(c.costs) else -1
-    i = j = 0
-    while True:
-        yield int(a.costs[i] + b.costs[j]), a.errors[i] + b.errors[j]
-        if max(gain(a, i), gain(b, j)) < 0: return
-        i, j = (i + 1, j) if gain(a, i) >= gain(b, j) else (i, j + 1)
-
-def _joint_choices(b, f, levels):
-    "What a feed-forward part can be: any level of neurons, with any ranks."
-    found = []
-    for k, level in enumerate(levels):
-        two = [_layer_choices(kronecker_factors(w, s).s, *w.shape, rank_cost) for w, s in _stats_at(b, f, level.keep)]
-        found += [(c, e + 2*level.cost, k) for c, e in _frontier(*two)]
-    kept, least = [], float('inf')
-    for c, e, k in sorted(found):
-        if e < least: kept.append((c, e, k))
-        least = min(least, e)
-    costs, errors, ks = zip(*kept)
-    return Choices(ks, np.array(costs), np.array(errors), errors[0])
+def _fitted(b, small, calibration, before):
+    "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
+    fit, held = refit_module._hold_out(b.batches, b.n, .125)
+    new = refit_module._refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
+    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
+    for name in ('layers', 'layers and head'): yield name, options[name]
+    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
+    yield f'kept: {kept}', options[kept]
 
 @idea
 def joint(b, budget):
     "Neurons and ranks chosen together by one knapsack, then fitted to the dense model with all its neurons."
-    parts, levels = feed_forwards(b.model), neuron_levels(b.model, b.calibration)
-    if not hasattr(b, 'joint'): b.joint = [_joint_choices(b, f, ls) for f, ls in zip(parts, levels)]
-    ffn, shapes = {l.name for f in parts for l in f}, b.decomposed.shapes
-    rest = [_layer_choices(b.decomposed.spectra[n], *shapes[n], rank_cost) for n in shapes if n not in ffn]
-    total, pruned = sum(m*n for m, n in shapes.values()), copy.deepcopy(b.model)
-    picks, _ = optimal(b.joint + rest, budget*total)
-    with torch.no_grad():
-        for f, c, ls, i in zip(feed_forwards(pruned), b.joint, levels, picks):
-            neurons_module._narrow(encoder_of(pruned), f, ls[c.ranks[i]].keep, b.calibration)
-    cal = b.calibrated(pruned)
-    d = Decomposed(pruned, 'kronecker', cal, progress=False)
-    small = d.truncate(d.plan(budget*total/sum(m*n for m, n in d.shapes.values())))
-    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(pruned)]}', small
-    thick, old = {l.name: l for l in linears(pruned)}, refit_module._refit_layer
-    refit_module._refit_layer = lambda dense, *args: old(thick[dense.name], *args)
-    try: new = refit_module._refitted(b.model, small, refit_module._hold_out(b.batches, b.n, .125)[0], cal, .5, 1e-3, False, False)
-    finally: refit_module._refit_layer = old
-    yield 'refit', new
+    thin = b.decomposed.narrowed(budget)
+    small = thin.truncate(thin.plan(budget))
+    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(small)]}', small
+    yield from _fitted(b, small, thin.calibration, thin.model)
+
+@idea
+def joint_again(b, budget):
+    "The same with statistics of the model with fewer neurons, from another pass."
+    thin = b.decomposed.narrowed(budget)
+    d = Decomposed(thin.model, 'kronecker', b.calibrated(thin.model), progress=False)
+    small = d.truncate(d.plan(budget/thin.share()))
+    yield '', small
+    yield from _fitted(b, small, d.calibration, d.model)
 
 # (c) Query-key and value-output together, inside the head
 

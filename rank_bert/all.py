@@ -50,5 +50,10 @@ from .train.intrinsic import add_subspace, intrinsic_dimension
 from .experiment.sweep import Sweep
 from .experiment.report import report
 
+# %% ../nbs/all.ipynb #0791e4af
+from .deploy.export import export
+from .deploy.hub import push_to_hub
+from .deploy.runtime import Predictor
+
 # %% ../nbs/all.ipynb #3683dc5c
 __all__ = [o for o in dir() if not o.startswith('_')]

@@ -123,21 +123,23 @@ def _compress_results(model, scores, settings):
     weights = {k: (tuple(v.shape), v.nbytes) for k, v in model.named_parameters()}
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
                 refit=done.refit and done.refit.kept, budget=done.budget, plan=dict(done.plan),
-                embedding_rank=done.embedding_rank, **scores, params=done.params, bytes=bytes_by_part(weights),
-                settings=settings,
+                embedding_rank=done.embedding_rank, neurons=done.neurons, **scores, params=done.params,
+                bytes=bytes_by_part(weights), settings=settings,
                 weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../nbs/cli_compress.ipynb #cc000019
-def _check_options(method, budget, max_loss_increase, steps, texts, task, source, **own):
+def _check_options(method, budget, max_loss_increase, steps, neurons, dense, texts, task, source, **own):
     "Raise `ValueError` for options that exclude each other."
     loss = None if max_loss_increase is None else '--max-loss-increase'
     for a, b, x, y in [('--task', '--texts', task, texts), ('--source', '--texts', source, texts),
                        ('--data', '--texts', own['data'], texts), ('--source', '--data', source, own['data']),
-                       ('--budget', loss, budget, loss), ('--steps', loss, steps, loss)]:
+                       ('--budget', loss, budget, loss), ('--steps', loss, steps, loss),
+                       ('--neurons', loss, neurons, loss), ('--neurons', '--dense', neurons, dense)]:
         if x and y: raise ValueError(f'pass {a} or {b}, not both')
     check_own(task, **own)
     if method != 'svd': return
-    if loss: raise ValueError('--max-loss-increase is in nats, and --method svd does not predict the loss')
+    for o in filter(None, (loss, neurons and '--neurons')):
+        raise ValueError(f'{o} goes by the loss in nats, which --method svd does not predict')
     for k, v in (('source', source), ('steps', steps)):
         if v and not (task or own['data']):
             raise ValueError(f'--{k} {v} is about the data to calibrate on: pass a --task as well')
@@ -165,6 +167,7 @@ def compress(
     allocator:Allocator=None, # How layers share the budget (default: optimal, but uniform for svd)
     cost:one_of('params', 'flops', 'latency')='params', # What the budget counts; we measure latency on this machine
     steps:Count=None, # Compress in this many steps (default: 1; with --no-refit, more below a quarter)
+    neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
     no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
     task:str=None, # GLUE task to calibrate on, and to score before and after (default: as results.json says)
     source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: as results.json says, or as finetune)
@@ -189,14 +192,15 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --out small"""
     model_config(folder)
     named = dict(task=task, source=source, data=data, text_cols=text_cols, label_col=label_col, valid=valid)
-    _check_options(method, budget, max_loss_increase, steps, texts, **named)
+    _check_options(method, budget, max_loss_increase, steps, neurons, dense, texts, **named)
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{max_loss_increase or budget or .5:g}'), overwrite)
     size, given = _megabytes(was), _data_for(folder, method, texts, n_train, max_length, seed, **named)
     asked = dict(max_loss_increase=max_loss_increase, embeddings=embeddings, fixed_ranks=fixed_ranks,
                  multiple_of=multiple_of)
-    shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator,
-                     compression=dict(steps=steps, refit=not no_refit), n_samples=given['n_train'], **asked)
+    how = dict(steps=steps, refit=not no_refit, neurons=neurons)
+    shrink = partial(_smaller, budget=budget, method=method, cost=cost, allocator=allocator, compression=how,
+                     n_samples=given['n_train'], **asked)
     model, tok, scores, rows = _compress_data(folder, tokenizer, shrink, **given)
     del given['rows']
     settings = dict(model=str(folder), task=None, source=None) | rows | given | asked

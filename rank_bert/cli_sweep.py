@@ -11,8 +11,8 @@ __all__ = ['sweep', 'report']
 from pathlib import Path
 
 from .cli_data import check_own, own_rows
-from .shell import (Count, Fraction, Positive, Seed, check_source, command, in_shell, option, pretrained_flag,
-                             say, several, shows_progress)
+from .shell import (Count, Fraction, Positive, Seed, check_source, command, in_shell, one_of, option,
+                             pretrained_flag, say, several, shows_progress)
 
 # %% ../nbs/cli_sweep.ipynb #154c5959
 def _sweep_of(tasks, source, own, **settings):
@@ -46,20 +46,21 @@ def _say_estimate(s):
     return dict(runs=len(s.grid()), to_do=todo, seconds=round(seconds))
 
 # %% ../nbs/cli_sweep.ipynb #c1e272b1
-def _raise_failed(df):
+def _raise_failed(df, folder):
     "End the command with an error if runs failed."
     failed = df[df.status == 'failed']
     if not len(failed) or not in_shell(): return
     r = failed.iloc[0]
     raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, '
-                     f'{r.method}, {r.budget:g}: {r.error}')
+                     f"{r.method}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
+                     f"{option('retry_failed')} does it again)")
 
 # %% ../nbs/cli_sweep.ipynb #30d1b9cc
 @command
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker,kronecker+refit', # Of svd, fwsvd, fwsvd_both, whitened, kronecker, or +refit
+    methods:several(str)='svd,kronecker,kronecker+refit', # Such as kronecker+retune(epochs=2), heads+neurons or int8
     allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
@@ -77,6 +78,10 @@ def sweep(
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
     dry_run:bool=False, # Say how many runs there are and about how long they take, from a small piece, and stop
+    workers:Count=1, # Processes that share the work; the same command in another shell joins in, too
+    executor:one_of('local', 'ray')='local', # Where the workers are: on this machine, or on a Ray cluster
+    address:str=None, # Of the Ray cluster (default: one on this machine)
+    retry_failed:bool=False, # Do the runs again that failed
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
@@ -96,11 +101,12 @@ def sweep(
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from tqdm import tqdm
-    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say)
+    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say, workers=workers,
+               executor=executor, address=address, retry_failed=retry_failed)
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)
-    _raise_failed(df)
+    _raise_failed(df, s.folder)
     return df
 
 # %% ../nbs/cli_sweep.ipynb #740ddf7f

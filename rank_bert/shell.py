@@ -12,7 +12,7 @@ __all__ = ['Count', 'Positive', 'Fraction', 'Seed', 'Task', 'COMMANDS', 'Arg', '
            'texts_per_row', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
-import argparse, io, os, runpy, shlex, sys, tempfile, warnings
+import argparse, io, os, re, runpy, shlex, sys, tempfile, warnings
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -56,7 +56,8 @@ def several(
 )->Arg: # Its check returns a tuple
     "Make the type of an argument that takes values separated by commas."
     def check(values, name):
-        items = [o.strip() for o in values.split(',') if o.strip()] if isinstance(values, str) else listify(values)
+        texts = re.split(r',(?![^()]*\))', values) if isinstance(values, str) else None # commas in brackets do not count
+        items = listify(values) if texts is None else [o.strip() for o in texts if o.strip()]
         try: items = tuple(map(arg, items))
         except ValueError as e: raise ValueError(f'{name} {values!r}: {e}') from None
         return tuple(arg.check(o, name) for o in items) if isinstance(arg, Arg) else items

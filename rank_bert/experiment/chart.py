@@ -22,7 +22,7 @@ _COLOURS = '#e07b39 #2f7de0 #2a9d78 #b65fc4 #c9a227 #d6526b'.split()
 _GREYS, _DASHES, _MARKERS = '#858d9c #a7aebb'.split(), ['solid', 'dashed', 'dotted', 'dashdot'], 'sD^vPX'
 
 def is_baseline(
-    method:str, # From `sweep_methods`
+    method:str, # Of a run
 )->bool: # Is it a decomposition of others, without refit?
     "Tell whether a method is one to compare with."
     return not method.startswith('kronecker') and not method.endswith('+refit')

@@ -11,6 +11,7 @@ __all__ = ['percent_text', 'score_text', 'lossless', 'finding', 'cautions']
 import numpy as np, pandas as pd
 
 from .chart import is_baseline, score_baseline
+from .statistics import error_of_change
 from .store import short_names
 
 # %% ../../nbs/experiment/finding.ipynb #25a5f3b7
@@ -22,8 +23,8 @@ def lossless(
     summary:pd.DataFrame, # From `summarize`
     loss:float=.01, # How much of the score you may lose at most
 )->pd.Series: # True where no loss counts
-    "Tell which models lose nothing that the seeds let us measure."
-    error = 2*summary.change_sd/summary.seeds**.5
+    "Tell which models lose nothing that the seeds and rows let us measure."
+    error = error_of_change(summary)
     return summary.change >= -error.where(error > 0, loss).clip(upper=loss)
 
 # %% ../../nbs/experiment/finding.ipynb #36164ba3
@@ -36,6 +37,12 @@ def _winner(small, loss):
 def _way(r, several):
     "The method of a row in words, with the allocator if there are `several`."
     return r.method.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
+
+def _ties(small, best, several):
+    "Name the methods at the budget of the winner whose divergence is tied with its own."
+    if 'tied' not in small: return ''
+    also = small[(small.budget == best.budget) & (small.tied == True) & (small.index != best.name)]
+    return f" Tied with it: {', '.join(_way(r, several) for r in also.itertuples())}." if len(also) else ''
 
 def _score_and_spread(r):
     return score_text(r.score) + (f' ± {r.sd:.3f}' if r.seeds > 1 and pd.notna(r.score + r.sd) else '')
@@ -82,7 +89,8 @@ def finding(
     enough = f'no loss above {loss:g}' if pd.isna(best.change_sd) else 'no measurable loss'
     return (f'To {100*best.budget:g} % of its linear weights at {enough}, with {_way(best, several)}.',
             f'It has {metric} {_score_and_spread(best)}, the dense model {_score_and_spread(d)}, and takes '
-            f'{percent_text(best.flops)} of the FLOPs.{_against_baselines(small, best, loss)}')
+            f'{percent_text(best.flops)} of the FLOPs.{_ties(small, best, several)}'
+            f'{_against_baselines(small, best, loss)}')
 
 # %% ../../nbs/experiment/finding.ipynb #c13aa304
 def _cautions_of(name, g):

@@ -88,6 +88,8 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 2.5rem }
     --warn-bg: #fff }
   main { max-width: none; padding: 0 } .facts, .warn, article, figure, tr, dl { break-inside: avoid }
   h2, summary { break-after: avoid } details::details-content { content-visibility: visible; block-size: auto }
+  .plots { grid-template-columns: 1fr 1fr; gap: .6rem 1rem } .heats { gap: .5rem 1rem } .heat th { padding: 0 .1rem }
+  .heat table { font-size: 6.5pt } .heat td { min-width: 1.9rem; height: 1.2rem } .heat figcaption { font-size: 8pt }
   .scroll, .heat { overflow: visible } .scroll.wide::before { display: none }
   .sortable { font-size: 7pt } .sortable th, .sortable td { padding: .15rem .2rem; white-space: normal } }
 '''

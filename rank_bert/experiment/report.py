@@ -19,14 +19,15 @@ from .chart import (FLOOR, INK, baseline_is_near, has_divergence, plot_divergenc
                                         score_baseline, series_styles, svg_element)
 from .finding import cautions, finding, percent_text
 from .page import html_page
-from .store import COLUMNS, Store, read_record, short_names, summarize
+from .statistics import outputs_of, summarize_tested
+from .store import COLUMNS, Store, read_record, short_names
 from ..models.anatomy import ROLES
 
 # %% ../../nbs/experiment/report.ipynb #e2424c3d
 _RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
 _BY = ['task', 'model', 'method', 'allocator']
 _NUMBERS = ('seed budget kept score divergence encoder_params total_params flops_per_token latency_ms seconds '
-            'lr majority_baseline').split()
+            'latency_dense_ms latency_load lr majority_baseline bytes predicted').split()
 
 def _read_table(f):
     "Read `results.csv`; raise `ValueError` if it has no runs or was cut short."
@@ -102,11 +103,11 @@ _SPREAD = '± {:.4f}'.format
 _FORMATS = dict(kept=percent_text, flops=percent_text, of_dense=percent_text, encoder_params=_big, total_params=_big,
                 flops_per_token=_big, latency_ms=_ms, speedup='{:.2f}×'.format,
                 latency_spread=lambda x: f'± {_ms(x)}', divergence='{:.1e}'.format,
-                score='{:.4f}'.format, change='{:+.4f}'.format, sd=_SPREAD, change_sd=_SPREAD, seconds=_seconds,
-                budget='{:g}'.format, lr='{:g}'.format)
+                score='{:.4f}'.format, change='{:+.4f}'.format, score_error=_SPREAD, change_error=_SPREAD,
+                seconds=_seconds, budget='{:g}'.format, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
-               flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', sd='spread',
-               change_sd='spread of change', latency_spread='spread of latency')
+               flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', score_error='95 %',
+               change_error='95 % of change', tied='least divergence', latency_spread='spread of latency')
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _model_name(model, names):
@@ -137,8 +138,9 @@ def _bars(summary):
     "Explain the bars and how we judge noise."
     text = ('Means over seeds. The bars of the score are one standard deviation of the change from the dense model of '
             'the same seed, those of the divergence go from the lowest to the highest seed. A loss of the score counts '
-            'if its mean is above two standard errors, or above 0.01.')
-    if not (summary.seeds > 1).any(): text = 'One seed has no spread: a loss of the score counts above 0.01.'
+            'if its 95 % interval excludes 0, or if it is above 0.01.')
+    if not (summary.seeds > 1).any():
+        text = 'One seed: the intervals hold for these fine-tuned models only. A loss of the score counts above 0.01.'
     return H.P(text + f' A divergence below {FLOOR:g} is rounding.'*has_divergence(summary), cls='soft')
 
 # %% ../../nbs/experiment/report.ipynb #fbe8cd49
@@ -191,21 +193,24 @@ def _ranks_section(df, records, names):
     return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
-_SUMMARY_COLUMNS = [*_BY, *('budget kept score sd change change_sd divergence total_params flops latency_ms '
-                            'latency_spread speedup seeds').split()]
+_SUMMARY_COLUMNS = [*_BY, *('budget kept score score_error change change_error divergence tied total_params flops '
+                            'latency_ms latency_spread speedup seeds').split()]
 
 def _summary_table(summary):
     "The columns of a summary to show, without those that are empty or, of one seed, have no spread."
-    t = summary.assign(latency_spread=(summary.latency_high - summary.latency_low)/2)[_SUMMARY_COLUMNS]
-    one = [] if (summary.seeds > 1).any() else ['sd', 'change_sd', 'latency_spread']
+    t = summary.assign(latency_spread=(summary.latency_high - summary.latency_low)/2,
+                       tied=summary.tied.map({True: 'tied', False: 'no'}))[_SUMMARY_COLUMNS]
+    one = [] if (summary.seeds > 1).any() else ['latency_spread']
     return t.drop(columns=one).dropna(axis=1, how='all')
 
 def _tables_section(df, summary, names):
     "The summary, all runs, and what failed."
     per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms seconds').split()]
     runs = df[df.status == 'done'][per_run].dropna(axis=1, how='all')
-    return (H.H2('Numbers'), H.P('Means over seeds, of the latency the median and half of the range. Click a heading '
-                                 'to sort. The same table is in ', ', '.join(_FILES), ' beside this page.', cls='soft'),
+    text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the latency the '
+            'median and half of the range. Least divergence: is it tied with the least of that budget, after a correction '
+            'for the number of tests? Click a heading to sort. The same table is in ')
+    return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), ' beside this page.', cls='soft'),
             _sortable(_summary_table(summary), names),
             H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)), *_failed_section(df, names))
 
@@ -235,7 +240,7 @@ def _latex(t):
 
 def write_tables(
     folder:str|Path, # Folder of a `Sweep`
-    summary:pd.DataFrame, # From `summarize`
+    summary:pd.DataFrame, # From `summarize_tested`
 ):
     "Write a summary as CSV, Markdown and LaTeX."
     text = _text_table(_summary_table(summary), short_names(summary.model))
@@ -298,9 +303,9 @@ def _answers(summary, names):
     return H.Ul(*(H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found), cls='lead'),
 
 # %% ../../nbs/experiment/report.ipynb #05649426
-def _page(df, records, title, others):
+def _page(df, records, summary, title, others):
     "The whole page."
-    notes, summary, names = cautions(df, records, others), summarize(df), short_names(df.model)
+    notes, names = cautions(df, records, others), short_names(df.model)
     answers, parts = (), _failed_section(df, names)
     if len(summary): answers, parts = _answers(summary, names), (_ranks_section(df, records, names),
                                                                  _tables_section(df, summary, names))
@@ -319,8 +324,8 @@ def report(
 )->Path: # `report.html` in that folder
     "Write a web page about a sweep, and its table as CSV, Markdown and LaTeX."
     df, records = read_sweep(folder)
-    store = Store(folder)
-    page = _page(df, records, title, len(store.left_out(df.run)))
-    if (df.status == 'done').any(): write_tables(folder, summarize(df))
+    store, summary = Store(folder), summarize_tested(df, outputs_of(folder, df))
+    page = _page(df, records, summary, title, len(store.left_out(df.run)))
+    if len(summary): write_tables(folder, summary)
     with store.output('report.html') as tmp: tmp.write_text(page, encoding='utf-8')
     return store.folder/'report.html'

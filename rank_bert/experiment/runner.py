@@ -8,15 +8,21 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/runner.html.md"""
 __all__ = ['Runner']
 
 # %% ../../nbs/experiment/runner.ipynb #run00003
-import itertools, warnings
+import itertools, time
+from contextlib import contextmanager
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
+from shutil import disk_usage
+from traceback import format_exception
 
 import pandas as pd
 from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
+from ..checks import check_count, check_name
 from .estimate import Countdown
-from .store import (Run, Store, dense_run, differing, read_record, run_of, run_words, short_names,
+from .executors import EXECUTORS
+from .store import (Run, Store, dense_run, differences, read_record, run_of, run_words, short_names,
                                         to_table)
 
 # %% ../../nbs/experiment/runner.ipynb #run00008
@@ -41,6 +47,8 @@ class Runner:
         "Fine-tune and load the model that runs start from."
         raise NotImplementedError
 
+    def finish(self, progress): "Measure what can only be measured while no run computes."
+
 # %% ../../nbs/experiment/runner.ipynb #c1509626
 @patch
 def run_file(self:Runner, run)->Path:
@@ -53,23 +61,24 @@ def model_folder(self:Runner, run)->Path:
     return self.store.model_folder(run, self.tuning_settings(run))
 
 # %% ../../nbs/experiment/runner.ipynb #77280f87
+def _one_line(text): return ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
+
 def _failure(run, e, when=''):
     "The record of a run that failed."
-    text = ''.join(o if o.isprintable() else ' ' for o in f'{when}{type(e).__name__}: {e}')
-    return dict(status='failed', **run._asdict(), error=' '.join(text.split())[:500])
+    lines = ''.join(format_exception(e)).splitlines()
+    return dict(status='failed', **run._asdict(), error=_one_line(f'{when}{type(e).__name__}: {e}'),
+                traceback=[o for o in map(_one_line, lines[-60:]) if o])
 
-# %% ../../nbs/experiment/runner.ipynb #fc1219f4
-@patch
-def _results_of(self:Runner, runs, tick):
-    "Yield each run of one fine-tuned model with what it gave."
-    try: do = self.start(runs[0], tick)
-    except Exception as e:
-        yield from ((run, _failure(run, e, 'before it began: ')) for run in runs)
-        return
-    for run in runs:
-        try: res = do(run)
-        except Exception as e: res = _failure(run, e)
-        yield run, res
+# %% ../../nbs/experiment/runner.ipynb #run00013
+def _is_full(folder, e):
+    "Is the disk of a folder full, by an error or by what is free?"
+    return getattr(e, 'errno', None) in (ENOSPC, EDQUOT) or disk_usage(folder).free < 2**20
+
+def _stop_if_full(folder, e):
+    "Raise `OSError` if an error came from a full disk."
+    if not _is_full(folder, e): return
+    raise OSError(ENOSPC, f'the disk is full: {folder} keeps all finished runs; make space and start the sweep again, '
+                          'and it goes on from there') from e
 
 # %% ../../nbs/experiment/runner.ipynb #8aef1cf6
 @patch
@@ -82,15 +91,15 @@ def stored(self:Runner,
 
 @patch
 def pending(self:Runner)->list: # `Run`s
-    "List the runs that are not done."
-    return [r for r in self.grid() if (self.stored(r) or {}).get('status') != 'done']
+    "List the runs that have neither been done nor failed."
+    return [r for r in self.grid() if not self.stored(r)]
 
 # %% ../../nbs/experiment/runner.ipynb #d990f073
 @patch
 def _differing(self:Runner, r):
-    "List the settings of a record that differ from those that this sweep gives its run."
-    try: return differing(r['settings'], self.settings(run_of(r)))
-    except (OSError, ValueError): return ['source'] # which has no data of that task
+    "Describe how the settings of a record differ from those that this sweep gives its run."
+    try: return differences(r['settings'], self.settings(run_of(r)))
+    except (OSError, ValueError): return [f"source has no data of {r['task']}"]
 
 # %% ../../nbs/experiment/runner.ipynb #d990f074
 @patch
@@ -107,10 +116,21 @@ def results(self:Runner)->pd.DataFrame: # One row a run
 # %% ../../nbs/experiment/runner.ipynb #d7ddf448
 @patch
 def _write_csv(self:Runner):
-    "Write `results.csv`, and return the table."
-    res = self.results()
-    with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
+    "Write `results.csv`, after any other process that does so, and return the table."
+    with self.store.claim(self.folder/'results.csv', wait=True):
+        res = self.results()
+        with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
     return res
+
+# %% ../../nbs/experiment/runner.ipynb #060c24ba
+@patch
+def _refuse_changed(self:Runner):
+    "Raise `ValueError` if the folder has finished runs with other settings than this sweep gives them."
+    left = self.store.left_out(self.records())
+    if not left: return
+    lines = dict.fromkeys(o for r in left.values() for o in self._differing(r))
+    raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: there "
+                     f"{'; '.join(lines)}. Choose another folder, or the settings of before")
 
 # %% ../../nbs/experiment/runner.ipynb #193ea34c
 @patch
@@ -119,12 +139,79 @@ def _is_tuned(self:Runner, run): return (self.model_folder(run)/'tuning.json').i
 @patch
 def state_text(self:Runner)->str:
     "Say how many runs and fine-tuned models are there, and what is to do."
-    n, todo = len(self.grid()), self.pending()
-    failed = sum((self.stored(o) or {}).get('status') == 'failed' for o in todo)
+    stored = {r: self.stored(r) for r in self.grid()}
+    todo = [r for r, o in stored.items() if not o]
+    failed = sum(o['status'] == 'failed' for o in stored.values() if o)
     tuned = [self._is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
-    again = f' ({failed} of them failed before)' if failed else ''
-    return (f'{self.folder}: {n - len(todo)} of {n} runs are done, {len(todo)} to do{again}; {sum(tuned)} of the '
-            f'{len(tuned)} models that these start from are fine-tuned')
+    again = f', {failed} failed (retry_failed does them again)' if failed else ''
+    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to '
+            f'do; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned')
+
+# %% ../../nbs/experiment/runner.ipynb #run00015
+def _written(file): return file.stat().st_mtime_ns if file.exists() else None
+
+class _Todo:
+    "The runs that no process has done since this object was made."
+    def __init__(self, runner):
+        self.files = {r: runner.run_file(r) for r in runner.pending()}
+        self.before = {r: _written(f) for r, f in self.files.items()}
+    def __contains__(self, run): return run in self.files and _written(self.files[run]) == self.before[run]
+    def __iter__(self): return (r for r in self.files if r in self)
+    def ended(self)->list: # `Run`s
+        "List the runs that have ended since the last call."
+        res = [r for r in self.files if r not in self]
+        for r in res: del self.files[r]
+        return res
+
+# %% ../../nbs/experiment/runner.ipynb #fc1219f4
+@patch
+def _ready(self:Runner, run, tick):
+    "Make the function that does the runs of one fine-tuned model."
+    with self.store.claim(self.model_folder(run), wait=True):
+        try: return self.start(run, tick)
+        except Exception as e:
+            _stop_if_full(self.folder, e)
+            failed = _failure(run, e, 'before it began: ')
+            return lambda run: failed | run._asdict()
+
+@patch
+def _do_free(self:Runner, runs, todo, tick):
+    "Do those of the runs of one fine-tuned model that no other process is at, and yield each."
+    do = None
+    for run in runs:
+        with self.store.claim(self.run_file(run)) as mine:
+            if not mine or run not in todo: continue
+            do = do or self._ready(run, tick)
+            try: res = do(run)
+            except Exception as e:
+                _stop_if_full(self.folder, e)
+                res = _failure(run, e)
+            self.store.write(run, self.settings(run), res)
+        yield run
+
+# %% ../../nbs/experiment/runner.ipynb #run00018
+@patch
+def _do_some(self:Runner, todo, tick):
+    "Do the free runs of one fine-tuned model, and yield each."
+    groups = [list(g) for _, g in itertools.groupby(todo, lambda r: r[:3])]
+    for runs in groups:
+        folder = self.model_folder(runs[0])
+        with self.store.claim(folder.with_name(f'{folder.name}.runs')) as mine:
+            if mine: return (yield from self._do_free(runs, todo, tick))
+    for runs in groups:
+        if self._is_tuned(runs[0]): yield from self._do_free(runs[::-1], todo, tick)
+
+@patch
+def work(self:Runner,
+    tick=noop, # Called after each epoch
+): # Yields each run that ended here, and None while other processes are at the rest
+    "Do runs until none is left, together with other processes."
+    todo = _Todo(self)
+    while list(todo):
+        n = 0
+        for n, run in enumerate(self._do_some(todo, tick), 1): yield run
+        if n: self._write_csv()
+        else: time.sleep(.3); yield None
 
 # %% ../../nbs/experiment/runner.ipynb #eff1af32
 @patch
@@ -132,46 +219,68 @@ def _log_line(self:Runner, run, res):
     "Describe the outcome of a run in a line."
     task, _, *words = run_words(run)
     done = res['status'] == 'done'
-    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}" if done else f"FAILED, {res['error']}"
+    reused = f", reuses {', '.join(dict.fromkeys(res['reused']))}" if res.get('reused') else ''
+    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}" if done else f"FAILED, {res['error']}"
     return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
 
 # %% ../../nbs/experiment/runner.ipynb #0eec730a
 @patch
-def _run_pending(self:Runner, progress, log):
+def _watch(self:Runner, log, bar, left):
+    "Make a function that logs the runs that have ended, and tells whether there are others."
+    todo = _Todo(self)
+    def look():
+        for run in todo.ended():
+            bar.update(); left.tick(run=True)
+            if res := self.stored(run): log(f'{left}: {self._log_line(run, res)}')
+        return bool(todo.files)
+    return look
+
+@patch
+def _run_pending(self:Runner, progress, log, workers):
     "Do all runs that are not done, those of one fine-tuned model together."
-    groups = [list(g) for _, g in itertools.groupby(self.pending(), lambda r: r[:3])]
-    total = sum(len(g) + self.tuning.epochs*(not self._is_tuned(g[0])) for g in groups)
+    todo = self.pending()
+    fits = sum(not self._is_tuned(dense_run(*o)) for o in {r[:3] for r in todo})
+    total = len(todo) + (0 if workers else self.tuning.epochs*fits) # workers tell of no epochs
     with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
-        left = Countdown(sum(map(len, groups)), total)
-        for g in groups:
-            bar.set_postfix_str(f'{short_names(self.models)[g[0].model]} on {g[0].task}')
-            for run, res in self._results_of(g, lambda: (bar.update(), left.tick())):
-                self.store.write(run, self.settings(run), res)
-                bar.update(); left.tick(run=True); log(f'{left}: {self._log_line(run, res)}')
-            self._write_csv()
+        left = Countdown(len(todo), total)
+        look = self._watch(log, bar, left)
+        if workers and todo: workers(look)
+        for _ in self.work(lambda: (bar.update(), left.tick())): look()
+        look()
+
+# %% ../../nbs/experiment/runner.ipynb #run00019
+@contextmanager
+def _in_order(self, log):
+    "Write `results.csv` however the block ends, and say what to do then."
+    try:
+        try: yield
+        finally: self._write_csv()
+    except KeyboardInterrupt:
+        log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')
+        raise
+    except OSError as e:
+        _stop_if_full(self.folder, e)
+        raise
 
 # %% ../../nbs/experiment/runner.ipynb #5acb3471
 @patch
 def run(self:Runner,
     progress:bool=True, # Show a progress bar?
     log=noop, # Called with a line at the start and for each run that ends, such as `print`
+    workers:int=1, # Processes that share the work and the threads
+    executor:str='local', # Where they are: 'local', or 'ray' for a cluster whose nodes share the folder
+    address:str=None, # Of the Ray cluster; default: a local one
+    retry_failed:bool=False, # Do the runs again that failed?
 )->pd.DataFrame: # As `results`
     "Do all runs that are not done, and write `results.csv`, also when interrupted."
-    with self.store.lock():
-        self._warn_left_out()
-        log(self.state_text())
-        try: self._run_pending(progress, log)
-        except KeyboardInterrupt:
-            log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')
-            raise
-        finally: res = self._write_csv()
-    return res
-
-# %% ../../nbs/experiment/runner.ipynb #060c24ba
-@patch
-def _warn_left_out(self:Runner):
-    "Warn of finished runs that the table will not have."
-    left = self.store.left_out(self.records())
-    keys = {k for r in left.values() for k in self._differing(r)}
-    if left: warnings.warn(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings "
-                           f"({', '.join(sorted(keys))}), so results.csv leaves them out")
+    others = EXECUTORS[check_name(executor, 'executor', EXECUTORS)]
+    alone = check_count(workers, 'workers') == 1 and executor == 'local'
+    self._refuse_changed()
+    self.store.open()
+    for r in self.grid() if retry_failed else ():
+        if (self.stored(r) or {}).get('status') == 'failed': self.run_file(r).unlink()
+    log(self.state_text())
+    with _in_order(self, log):
+        self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
+        with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
+    return self.results()

@@ -13,10 +13,11 @@ import torch, torch.nn as nn
 from ..checks import check_count, check_fraction
 from ..models.anatomy import linears
 from .plan import expand_fixed_ranks
-from .calibrate import Calibration
+from .calibrate import Calibration, calibrate
 from .decompose import get_decomposition
-from .decomposed import Decomposed, cost_for
+from .decomposed import cost_for
 from .allocate import check_least, get_allocator, smallest_budget
+from .joint import NEURON_STATISTICS, Decomposed # with `narrowed`
 from .refit import refit as refit_to
 from .batches import batches_of_texts, longest_sentences
 
@@ -31,6 +32,7 @@ def compress(
     cost='params', # What the budget counts: 'params', 'flops', 'latency' (measured here), or f(rank, out, in)
     fixed_ranks:dict=None, # Name, role or layer number -> rank, or None to leave dense
     multiple_of:int=1, # Propose multiples of this rank only
+    neurons:bool=False, # Leave out feed-forward neurons where that costs less than lower ranks?
     refit:bool=True, # With batches: `refit` the factors, and the head, to the dense model's outputs?
     steps:int=None, # Calibrate and shrink in as many steps; default: 1, or `default_steps` for batches without refit
     n_samples:int=1024, # Sentences to use of batches: the longest of four times as many; None for all
@@ -39,17 +41,19 @@ def compress(
     "Factorise an encoder to a budget."
     start = time.time()
     check_fraction(budget, 'budget')
-    steps = _steps_for(steps, budget, data, method, refit)
+    steps = _one_step(steps, allocator) if neurons else _steps_for(steps, budget, data, method, refit)
     batches = data is not None and not isinstance(data, (Calibration, Decomposed))
     if isinstance(data, Decomposed): data.check(model, method)
     asked = _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of)
     if batches: data = longest_sentences(_batches_from(model, data), n_samples)
-    new, predicted, stats = model, 0., None
+    new, predicted, stats, seen = model, 0., None, data
+    if neurons and batches: seen = calibrate(model, data, n_samples, statistics=NEURON_STATISTICS, progress=progress)
     for k in range(steps):
-        d = data if isinstance(data, Decomposed) else Decomposed(new, method, data, n_samples, progress)
+        d = seen if isinstance(seen, Decomposed) else Decomposed(new, method, seen, n_samples, progress)
+        if neurons: d = d.narrowed(budget, cost, fixed_ranks, multiple_of)
         new, stats = d._truncated(d.plan(budget**((k + 1)/steps), **asked)), stats or d.calibration
         predicted += new.compression.predicted
-    if refit and batches: new = refit_compressed(model, new, data, stats, progress)
+    if refit and batches: new = refit_compressed(model, new, data, stats, progress, d.model if neurons else None)
     new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
         predicted=predicted, cost=cost if isinstance(cost, str) else 'custom', seconds=time.time() - start)
     return new
@@ -63,6 +67,14 @@ def _steps_for(steps, budget, data, method, refit):
     if steps > 1 and ready:
         raise ValueError(f"{steps} steps calibrate before each: pass the batches, not a {type(data).__name__}")
     return steps
+
+def _one_step(steps, allocator):
+    "Check that neurons and ranks can be chosen together."
+    if steps not in (None, 1):
+        raise ValueError(f"neurons and ranks are chosen together in one step, got steps={steps!r}")
+    if allocator != 'optimal':
+        raise ValueError(f"neurons and ranks are chosen together by allocator 'optimal', got {allocator!r}")
+    return 1
 
 # %% ../../nbs/rank/compress.ipynb #a1c77c35
 def _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of):
@@ -88,11 +100,12 @@ def refit_compressed(
     batches, # Batches to learn from
     stats:Calibration=None, # Of `dense`; made from the batches where it lacks the gradients
     progress:bool=True, # Show progress bars?
+    before:nn.Module=None, # The model that was factorised, where neurons had been left out; else `dense`
 )->nn.Module: # A new model, whose `.compression` has the `Refit`; `small` if nothing in it is factorised
     "Refit a compressed model to the dense one."
-    if not any(small.compression.plan.values()): return small
+    if not any(small.compression.plan.values()) and before in (None, dense): return small
     if 'grad_second_moment' not in next(iter((stats or {0: {}}).values())): stats = None
-    new = refit_to(dense, small, batches, stats, n_samples=None, progress=progress)
+    new = refit_to(dense, small, batches, stats, before, n_samples=None, progress=progress)
     new.compression = dataclasses.replace(small.compression, refit=new.refit)
     return new
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
-from ..checks import check_positive
-from ..models.anatomy import encoder_of, linears, linear_uses, open_linears, parameter_parts
+from ..checks import check_fraction, check_positive
+from ..models.anatomy import encoder_of, linears, linear_uses, neurons_of, open_linears, parameter_parts
 from .metrics import finite_weights
 from .layers import refuse_adapters, replace, warn_shared
 from .plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
@@ -47,6 +47,7 @@ class Decomposed:
     ):
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
+        self.whole, self.spent = None, 0. # where `narrowed` left out neurons: shapes before it, and nats that it cost
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
         self.prints = fingerprint(model), rest_fingerprint(model)
         self.calibration = stats = _calibration_for(method, model, data, n_samples, progress)
@@ -82,8 +83,17 @@ def plan(self:Decomposed,
     multiple_of:int=1, # Propose multiples of this rank only
 )->RankPlan: # Name -> rank, or None for dense
     "Choose a rank for every linear layer."
-    fixed_ranks = expand_fixed_ranks(self.model, fixed_ranks)
-    return allocate(self.spectra, self.shapes, budget, allocator, cost_for(self.model, cost), fixed_ranks, multiple_of)
+    fixed_ranks, cost = expand_fixed_ranks(self.model, fixed_ranks), cost_for(self.model, cost)
+    budget = min(1., check_fraction(budget, 'budget')/self.share(cost))
+    return allocate(self.spectra, self.shapes, budget, allocator, cost, fixed_ranks, multiple_of)
+
+@patch
+def share(self:Decomposed,
+    cost='params', # Name in `COSTS`, or a function of (rank, out, in)
+)->float: # 1 unless neurons were left out
+    "Compute what fraction of the cost of the whole model the dense layers have."
+    price, total = get_cost(cost), lambda shapes: sum(price(None, *s) for s in shapes.values())
+    return total(self.shapes)/total(self.whole) if self.whole else 1.
 
 # %% ../../nbs/rank/decomposed.ipynb #80414d3f
 def encoder_params(
@@ -120,11 +130,13 @@ class Compression:
     seconds:float = 0. # Time it took
     embedding_rank:int = None # Rank of the word embedding, None where it is whole
     refit:Refit = None # What the refit did, None where there was none
+    neurons:dict = None # Neurons of the feed-forward parts that have fewer than the config says
+    share:float = 1. # Fraction of the linear weights that were left after leaving out neurons
 
     @property
     def kept(self):
         "Fraction of the weights of the encoder's linear layers that the model has."
-        return self.plan.kept
+        return self.plan.kept*self.share
 
 # %% ../../nbs/rank/decomposed.ipynb #95d41c8a
 @patch
@@ -133,6 +145,7 @@ def __str__(self:Compression):
     how = f"method {self.method!r}, allocator {self.allocator!r}, predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
+        + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; {self.refit}" if self.refit else ''))
 
 # %% ../../nbs/rank/decomposed.ipynb #1a8e70cb
@@ -175,8 +188,9 @@ def _truncated(self:Decomposed, plan):
     has.error = predicted/self._scale
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
-    new.compression = Compression(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start)
+    share, spent = self.share(), predicted + self.spent
+    new.compression = Compression(has, encoder_params(new), spent, self.f.nats, self.method, has.kept*share,
+        seconds=time.time() - start, neurons=neurons_of(new) or None, share=share)
     return new
 
 # %% ../../nbs/rank/decomposed.ipynb #b1adccb5

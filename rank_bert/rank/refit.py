@@ -17,7 +17,7 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_fraction, check_positive
-from ..models.anatomy import encoder_of, family_of, linears, open_linears, parameter_parts
+from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears, parameter_parts
 from .batches import DIVERGENCES, frozen, packs_for, predictions, run_encoder, sentences
 from .calibrate import Calibration, calibrate
 from .layers import LowRankLinear, refuse_adapters
@@ -170,10 +170,11 @@ def _calls_of(enc, names, x):
 # %% ../../nbs/rank/refit.ipynb #0refit25
 class _Walk:
     "A dense and a compressed encoder side by side, a block at a time."
-    def __init__(self, dense, small, packs):
+    def __init__(self, dense, small, packs, before=None):
         self.dense, self.small, self.packs = encoder_of(dense), encoder_of(small), packs
         self.device, self.blocks = next(self.small.parameters()).device, blocks_of(small, packs[0])
-        self.layers = [{l.name: l for l in linears(m)} for m in (dense, small)]
+        before = dense if before is None else before
+        *self.layers, self.before = ({l.name: l for l in linears(m)} for m in (dense, small, before))
         self.keeps = [TextTokens(x['attention_mask'].to(self.device), family_of(small).batch_first) for x in packs]
         names = [b.name for b in self.blocks]
         calls = [_calls_of(self.small, names, x) for x in packs]
@@ -185,9 +186,14 @@ class _Walk:
 # %% ../../nbs/rank/refit.ipynb #0refit26
 @patch
 def reads_outputs(self:_Walk, stage):
-    "Is it cheaper to look at the outputs of a stage of the dense model than at its inputs?"
-    m, n = self.layers[0][stage.layers[0]].shape
-    return len(stage.layers) == 1 and m < n
+    "Is it cheaper, or necessary, to look at the outputs of a stage of the dense model and not at its inputs?"
+    (m, n), now = (o[stage.layers[0]].shape for o in (self.layers[0], self.before))
+    return len(stage.layers) == 1 and m < n or now[1] < n
+
+@patch
+def is_changed(self:_Walk, name):
+    "Is a layer factorised, or narrower than in the dense model?"
+    return self.layers[1][name].rank is not None or self.before[name].shape != self.layers[0][name].shape
 
 @patch
 def see_dense(self:_Walk, block):
@@ -225,20 +231,21 @@ def moments_at(self:_Walk, block, i, seen):
     return moments
 
 # %% ../../nbs/rank/refit.ipynb #0refit29
-def _refit_layer(dense, small, moments, from_outputs, grads, mix, ridge):
-    "Fit the factors of a layer in place; a layer without bias is fitted about zero."
-    w, b = to_float64(dense.weight), dense.module.bias
+def _refit_layer(before, small, moments, from_outputs, grads, mix, ridge):
+    "Fit the factors of a layer in place, given the layer before it had any; without a bias it is fitted about zero."
+    w, b = to_float64(before.weight), before.module.bias
     mx, my, xx, yx = moments.pair(centred=b is not None)
     if not xx.isfinite().all() or not yx.isfinite().all():
-        raise ValueError(f"{dense.name} gets or gives NaN or infinite activations: check both models on these batches")
+        raise ValueError(f"{before.name} gets or gives NaN or infinite activations: check both models on these batches")
     if not from_outputs: my, yx = w@my, w@yx
-    up, down = fit_low_rank(mix*yx + (1 - mix)*w@xx, xx, w, small.rank, grads, ridge)
+    up, down = fit_low_rank(mix*yx + (1 - mix)*w@xx, xx, w, small.rank or min(w.shape), grads, ridge)
     if b is not None:
         b = to_float64(b)
         wanted = my if from_outputs else my + b
         b = mix*wanted + (1 - mix)*(w@mx + b) - up@(down@mx)
-    new = LowRankLinear.from_factors(up, down, b, like=small.module.up.weight)
-    for p, q in zip(small.module.parameters(), new.parameters(), strict=True): p.data.copy_(q)
+    m = small.module
+    new = [up@down, b] if small.rank is None else LowRankLinear.from_factors(up, down, b, m.up.weight).parameters()
+    for p, q in zip(m.parameters(), new): p.data.copy_(q)
 
 # %% ../../nbs/rank/refit.ipynb #0refit30
 @patch
@@ -246,12 +253,12 @@ def refit_block(self:_Walk, block, calibration, mix, ridge):
     "Refit the factorised layers of a block, stage by stage, and go on to the next block."
     seen = self.see_dense(block)
     for i, stage in enumerate(block.stages):
-        thin = [n for n in stage.layers if self.layers[1][n].rank is not None]
-        if not thin: continue
+        changed = [n for n in stage.layers if self.is_changed(n)]
+        if not changed: continue
         moments = self.moments_at(block, i, seen)
-        for n in thin:
+        for n in changed:
             grads = calibration[n].get('grad_second_moment')
-            _refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
+            _refit_layer(self.before[n], self.layers[1][n], moments, self.reads_outputs(stage),
                 None if grads is None else grads.to(self.device), mix, ridge)
     module = self.small.get_submodule(block.name)
     self.outs_small = [c(module, _hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
@@ -333,23 +340,26 @@ def _choose(divergences):
     return best
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
-def _check_pair(dense, small):
-    "Raise unless `small` is `dense` with some of its linear layers factorised."
+def _check_models(dense, before, small):
+    "Raise unless `small` is `before` with some layers factorised, and `before` the dense model, but for its neurons."
     refuse_adapters(small)
-    shapes = [{l.name: l.shape for l in linears(m)} for m in (dense, small)]
-    for n in sorted({*shapes[0], *shapes[1]}):
-        if shapes[0].get(n) != shapes[1].get(n):
-            raise ValueError(f"the two models differ: {n} is {shapes[0].get(n)} in the dense one and "
-                f"{shapes[1].get(n)} in the compressed one")
-    finite_weights(dense), finite_weights(small)
+    own = {l.name for m in (dense, before) if m is not dense for f in feed_forwards(m) for l in f}
+    shapes = [{l.name: l.shape for l in linears(m)} for m in (dense, before, small)]
+    for n in sorted(set().union(*shapes)):
+        a, b, c = (s.get(n) for s in shapes)
+        if b != c or (a != b and n not in own):
+            raise ValueError(f"the two models differ: {n} is {a if b == c else b} in the dense one and {c} in the "
+                "compressed one")
+    for m in (dense, before, small): finite_weights(m)
 
 # %% ../../nbs/rank/refit.ipynb #0refit42
-def _refitted(dense, small, batches, calibration, mix, ridge, head, progress):
+def _refitted(dense, small, batches, calibration, mix, ridge, head, progress, before=None):
     "Copy the compressed model, and refit all layers of the copy, and its head."
     new = copy.deepcopy(small)
     xs = [x for x, _ in packs_for(encoder_of(small), batches)]
-    with frozen(dense), frozen(new), open_linears(dense), open_linears(new):
-        walk = _Walk(dense, new, xs)
+    before = dense if before is None else before
+    with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
+        walk = _Walk(dense, new, xs, before)
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
@@ -368,7 +378,8 @@ def refit(
     dense:nn.Module, # The model to come close to; untouched
     small:nn.Module, # The same with some linear layers factorised, as from `apply_plan` or `compress`; untouched
     batches, # Any iterable of `(x, y)` or `x`, as for `calibrate`; labels are not used
-    calibration:Calibration=None, # Of `dense`, for its `grad_second_moment`; made from the batches when None
+    calibration:Calibration=None, # Of `before`, for its `grad_second_moment`; made from the batches when None
+    before:nn.Module=None, # What `small` was before it was factorised, where neurons had been left out; else `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
     head:bool=True, # Refit pooler and classifier as well?
@@ -380,12 +391,13 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
-    _check_pair(dense, small)
+    before = dense if before is None else before
+    _check_models(dense, before, small)
     fit, held = _hold_out(batches, n_samples, holdout)
     if calibration is None:
-        calibration = calibrate(dense, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
-    calibration.check(dense)
-    new = _refitted(dense, small, fit, calibration, mix, ridge, head, progress)
+        calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
+    calibration.check(before)
+    new = _refitted(dense, small, fit, calibration, mix, ridge, head, progress, before)
     options = {None: small, 'layers': new}
     if head: options = {None: small, 'layers': _with_head_of(new, small), 'layers and head': new}
     kept, found = list(options)[-1], [math.nan]*len(options)

@@ -288,13 +288,15 @@ def logits(self:EncoderLearner,
 @patch
 def evaluate(self:EncoderLearner,
     dl=None, # Data loader; default: every validation set
+    outputs:list=None, # Empty list, to which we add the logits and targets of each data loader
 )->dict: # Metric to value
     "Compute the metrics and the loss."
     valid = self.dls.loaders[1:]
     names = [f"_{o.removeprefix('validation_')}" for o in self.dls.valid_names] if len(valid) > 1 else ['']
-    res = {}
+    res, outputs = {}, [] if outputs is None else outputs
     for name, o in [('', dl)] if dl is not None else zip(names, valid, strict=True):
-        z, y = self.logits(o)
+        outputs.append(self.logits(o))
+        z, y = outputs[-1]
         values = {**score(z, y, self.score_names, self.kind), 'loss': check_loss(self.loss_func(z, y))}
         res |= {k+name: v for k, v in values.items()}
     return res
@@ -351,6 +353,22 @@ def _without_learner(cb):
     return res
 
 @patch
+def with_model(self:Learner,
+    model:nn.Module, # Another model of the same kind, or the transformers model that a `BertWrapper` shall contain
+    dls=None, # Other data loaders; default: the same
+)->Learner: # With the same loss, metrics, optimizer and seed
+    "Make a learner of another model."
+    if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper): model = BertWrapper(model)
+    cbs = [_without_learner(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
+    same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
+        'moms', 'path', 'model_dir')}
+    res = type(self)(self.dls if dls is None else dls, model, self.loss_func, cbs=cbs, **same)
+    for k in ('task', 'score_names', 'seed'):
+        if hasattr(self, k): setattr(res, k, getattr(self, k))
+    return res
+
+# %% ../../nbs/train/learner.ipynb #61063a6c
+@patch
 @delegates(compress_model, but=['model', 'budget', 'data'])
 def compress(self:Learner,
     budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
@@ -359,11 +377,4 @@ def compress(self:Learner,
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget."
     if data is None and get_decomposition(kwargs.get('method', 'kronecker')).needs: data = self.dls.train.new()
-    small = compress_model(self.model, budget, data, **kwargs)
-    cbs = [_without_learner(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
-    same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
-        'moms', 'path', 'model_dir')}
-    res = type(self)(self.dls, small, self.loss_func, cbs=cbs, **same)
-    for k in ('task', 'score_names', 'seed'):
-        if hasattr(self, k): setattr(res, k, getattr(self, k))
-    return res
+    return self.with_model(compress_model(self.model, budget, data, **kwargs))
