@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/bench.html.md"""
 __all__ = ['SIX_LAYERS', 'take_turns', 'bench_train', 'peak_memory', 'bench_compress', 'bench_infer']
 
 # %% ../nbs/bench.ipynb #59cfa818
-import copy, gc, inspect, tempfile, time, warnings
+import copy, inspect, tempfile, time, warnings
 from functools import partial
 from itertools import accumulate
 from importlib.util import find_spec
@@ -17,13 +17,12 @@ import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
 from fastai.callback.core import Callback
 from torch.profiler import ProfilerActivity, profile
-from tqdm.auto import tqdm
 from transformers import BertForSequenceClassification
 from .data.tokens import TextItems, TokenizedTexts
 from .models.anatomy import encoder_of, linears
 from .models.base_models import bert_config, get_pretrained_model
 from .rank.allocate import allocate
-from .rank.latency import measure_latency
+from .rank.latency import in_turns, measure_latency, timed_call
 from .rank.calibrate import calibrate
 from .rank.compress import compress
 from .rank.decomposed import Decomposed, flops_per_token
@@ -39,14 +38,7 @@ def take_turns(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
     "Let every contender measure itself in turns, so that other work on the machine hits all of them alike."
-    seen, turns = {k: [] for k in contenders}, [(k, f) for _ in range(repeats) for k, f in contenders.items()]
-    gc.collect()
-    gc.freeze() # so that a collection before every turn is quick
-    for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
-        bar.set_description(k)
-        gc.collect()
-        seen[k].append(f())
-    gc.unfreeze()
+    seen = in_turns(contenders, repeats, progress=progress)
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
 
 # %% ../nbs/bench.ipynb #ec9e33cb
@@ -98,7 +90,7 @@ def _trainer_rows(learn):
     ids = [items.tokens[i].tolist() for i in range(len(items))]
     return Dataset.from_dict(dict(input_ids=ids, labels=items.y.tolist(), attention_mask=[[1]*len(r) for r in ids]))
 
-def _by_length():
+def _length_option():
     "Find the option of `TrainingArguments` that batches by length."
     from transformers import TrainingArguments
     new = 'train_sampling_strategy' in inspect.signature(TrainingArguments).parameters
@@ -111,7 +103,7 @@ def _trainer_epoch(learn, by_length=False):
     class Timer(TrainerCallback):
         def on_epoch_begin(self, *args, **kwargs): self.start = time.perf_counter()
         def on_epoch_end(self, *args, **kwargs): self.seconds = time.perf_counter() - self.start
-    timer, rows, order = Timer(), _trainer_rows(learn), _by_length() if by_length else {}
+    timer, rows, order = Timer(), _trainer_rows(learn), _length_option() if by_length else {}
     with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='.*pin_memory.*')
         args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4,
@@ -155,13 +147,6 @@ def bench_train(
     return t.rename_axis('sentences a second')
 
 # %% ../nbs/bench.ipynb #ab0e6cc5
-def _timed_call(f, device='cpu'):
-    "Time a call of `f`."
-    start = time.perf_counter()
-    f()
-    if torch.device(device).type == 'cuda': torch.cuda.synchronize()
-    return time.perf_counter() - start
-
 def _forward_backward(model, batches):
     "Pass over the batches, with the gradients of all weights."
     device, takes = next(model.parameters()).device, inspect.signature(model.forward).parameters
@@ -226,7 +211,7 @@ def bench_compress(
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     stages = _stages(learn.hf_model.to(device), batches, budget)
-    t = take_turns({k: partial(_timed_call, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
+    t = take_turns({k: partial(timed_call, f, device) for k, (f, _) in stages.items()}, repeats, progress).round(3)
     t['peer'] = [peer for _, peer in stages.values()]
     t['ratio'] = (t['median']/t['median'][t.peer].clip(1e-3).to_numpy()).round(2)
     t['MiB'] = [round(peak_memory(f, device), 1) for f, _ in stages.values()]
@@ -281,10 +266,10 @@ def _peak_bytes(model, x):
 
 # %% ../nbs/bench.ipynb #76fe16a7
 @torch.inference_mode()
-def _milliseconds(model, x, least=0.2):
-    "Take the median time of a forward pass, over as many as fit in `least` seconds, at least one."
-    device, took = next(model.parameters()).device, []
-    while sum(took) < least: took.append(_timed_call(lambda: model(**x), device))
+def _milliseconds(f, device='cpu', least=0.2):
+    "Take the median time of a call, over as many as fit in `least` seconds, at least one."
+    took = []
+    while sum(took) < least: took.append(timed_call(f, device))
     return 1e3*float(np.median(took))
 
 def _variants(model, budgets, multiple_of, cost, device):
@@ -302,7 +287,8 @@ def _infer_rows(variants, bs, length, repeats, progress, **about):
     ids = torch.randint(5, dense.config.vocab_size, (bs, length), device=next(dense.parameters()).device)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     peak = {k: _peak_bytes(m, x) for k, (m, _) in variants.items()} # the first pass, which warms up
-    t = take_turns({k: partial(_milliseconds, m, x) for k, (m, _) in variants.items()}, repeats, progress)
+    calls = {k: partial(_milliseconds, partial(m, **x), ids.device) for k, (m, _) in variants.items()}
+    t = take_turns(calls, repeats, progress)
     t = t[['least', 'median']].rename(columns={'least': 'ms'})
     t['speedup'] = t.ms['dense']/t.ms
     t['flop_ratio'] = [flops_per_token(dense, length)/flops_per_token(m, length) for _, m in variants.values()]

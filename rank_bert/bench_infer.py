@@ -8,14 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/bench_infer.html.md"""
 __all__ = ['BACKENDS', 'bench_backends']
 
 # %% ../nbs/bench_infer.ipynb #bi000003
-import copy, tempfile, time
+import copy, tempfile
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 
-from .bench import _dense_classifier, _random_factors, take_turns
+from .bench import _dense_classifier, _milliseconds, _random_factors, take_turns
 from .checks import check_name
 from .deploy.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
 from .deploy.onnx import TextGraph, to_onnx
@@ -52,15 +52,6 @@ def _pairs(backends, precisions):
     return list(dict.fromkeys([('torch', 'fp32'), *found]))
 
 # %% ../nbs/bench_infer.ipynb #bi000009
-def _engine_milliseconds(run, x, least=.2):
-    "Take the median time of a call, over as many as fit in `least` seconds, at least one."
-    took = []
-    while sum(took) < least:
-        start = time.perf_counter()
-        run(x)
-        took.append(time.perf_counter() - start)
-    return 1e3*float(np.median(took))
-
 def _ratios(t, dense='dense'):
     "Add to the table of `take_turns` the ratios to the dense model."
     t.index = pd.MultiIndex.from_tuples(t.index.str.split(', ').map(tuple), names=['variant', 'backend', 'precision'])
@@ -76,6 +67,7 @@ def bench_backends(
     sizes:tuple=('1x32', '32x64'), # Texts x tokens of the batches
     backends:tuple=('torch', 'onnx', 'openvino'), # Of 'torch', 'onnx' and 'openvino'
     precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16' and 'int8'
+    multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least` and `most` of the turns), and the two ratios
@@ -83,7 +75,7 @@ def bench_backends(
     pairs, shapes, tables = _pairs(backends, precisions), [_batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = {'dense': _dense_classifier(o)}
-        models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b) for b in budgets}
+        models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b, multiple_of) for b in budgets}
         with tempfile.TemporaryDirectory() as d:
             runs = {}
             for i, (k, m) in enumerate(models.items()):
@@ -93,7 +85,7 @@ def bench_backends(
                 x = TextGraph(models['dense']).sample(bs, length)
                 x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
                 for run in runs.values(): run(x) # the first call prepares
-                contenders = {', '.join(k): partial(_engine_milliseconds, r, x) for k, r in runs.items()}
+                contenders = {', '.join(k): partial(_milliseconds, partial(r, x)) for k, r in runs.items()}
                 t = take_turns(contenders, repeats, progress)
                 tables[Path(o).name, f'{bs} x {length}'] = _ratios(t)
     return pd.concat(tables, names=['model', 'input'])

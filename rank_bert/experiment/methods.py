@@ -159,9 +159,11 @@ def all_parts()->dict: # Name -> `Part`
 @method('refit', needs_data=True)
 def _refit_part(learn, run, shared):
     "Refit the factors of the decomposition before it to the dense outputs."
-    known = None if shared.steps > 1 else shared.calibration(learn.dense)
+    thin = getattr(learn, 'thin', None) # the `Decomposed` of `joint`
+    known = thin.calibration if thin else None if shared.steps > 1 else shared.calibration(learn.dense)
     set_seed(shared.seed)
-    res = learn.with_model(refit(learn.dense.model, learn.model, shared.texts(), known, n_samples=None, progress=False))
+    res = learn.with_model(refit(learn.dense.model, learn.model, shared.texts(), known, thin and thin.model,
+                                 n_samples=None, progress=False))
     res.dense = learn.dense
     return res
 
@@ -217,7 +219,7 @@ def _check_order(name, calls):
     "Raise `ValueError` if a part cannot stand where it stands."
     for before, c in zip([None, *calls], calls):
         if before and before.part.last: raise ValueError(f'{before.name} must be the last part of {name!r}')
-        if c.name == 'refit' and not (before and before.name in DECOMPOSITIONS):
+        if c.name == 'refit' and not (before and before.name in (*DECOMPOSITIONS, 'joint')):
             raise ValueError(f"refit needs a decomposition before it in {name!r}, as in 'kronecker+refit'")
 
 # %% ../../nbs/experiment/methods.ipynb #meth0029
@@ -331,6 +333,18 @@ def _layers_part(learn, run, shared):
                                   'raise the budget')
     return learn.with_model(distil_init(learn.model, np.linspace(0, n - 1, kept).round().astype(int).tolist()))
 
+# %% ../../nbs/experiment/methods.ipynb #meth0j47
+@method('joint', shrinks=True, ranks=True, needs_data=True)
+def _joint_part(learn, run, shared, multiple_of:int=1):
+    "Leave out neurons where that costs less than lower ranks."
+    if shared.steps > 1: raise ValueError(f'joint takes one step, got {shared.steps}: leave out steps, or joint')
+    shared.decomposition = 'kronecker'
+    budget = shared.fraction(learn, run)
+    thin = shared._to_learn_from(learn, run.method).narrowed(budget, multiple_of=multiple_of)
+    small = learn.with_model(thin.truncate(thin.plan(budget, run.allocator, multiple_of=multiple_of)))
+    small.dense, small.thin = learn, thin
+    return small
+
 # %% ../../nbs/experiment/methods.ipynb #meth0045
 def _copied(learn):
     "A learner of a copy of the model, which draws its epochs from the beginning."
@@ -398,7 +412,7 @@ def _answer_by(model, predictor):
     def forward(**x):
         z = predictor._run_engine({k: x[k].cpu().numpy() for k in names})
         return SequenceClassifierOutput(logits=torch.as_tensor(z).to(device))
-    hf.forward = forward
+    hf.forward, forward.engine = forward, [predictor.settings[k] for k in ('engine', 'precision')]
     return model
 
 def _export_part(precision, engine):

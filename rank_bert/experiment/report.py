@@ -27,7 +27,7 @@ from ..models.anatomy import ROLES
 _RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
 _BY = ['task', 'model', 'method', 'allocator']
 _NUMBERS = ('seed budget kept score divergence encoder_params total_params flops_per_token latency_ms seconds '
-            'lr majority_baseline bytes predicted').split()
+            'latency_dense_ms latency_load lr majority_baseline bytes predicted').split()
 
 def _read_table(f):
     "Read `results.csv`; raise `ValueError` if it has no runs or was cut short."

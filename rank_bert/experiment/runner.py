@@ -47,6 +47,8 @@ class Runner:
         "Fine-tune and load the model that runs start from."
         raise NotImplementedError
 
+    def finish(self, progress): "Measure what can only be measured while no run computes."
+
 # %% ../../nbs/experiment/runner.ipynb #c1509626
 @patch
 def run_file(self:Runner, run)->Path:
@@ -77,6 +79,89 @@ def _stop_if_full(folder, e):
     if not _is_full(folder, e): return
     raise OSError(ENOSPC, f'the disk is full: {folder} keeps all finished runs; make space and start the sweep again, '
                           'and it goes on from there') from e
+
+# %% ../../nbs/experiment/runner.ipynb #8aef1cf6
+@patch
+def stored(self:Runner,
+    run:Run,
+)->dict: # The record, or None
+    "Read the record of a run."
+    f = self.run_file(run)
+    return read_record(f) if f.exists() else None
+
+@patch
+def pending(self:Runner)->list: # `Run`s
+    "List the runs that have neither been done nor failed."
+    return [r for r in self.grid() if not self.stored(r)]
+
+# %% ../../nbs/experiment/runner.ipynb #d990f073
+@patch
+def _differing(self:Runner, r):
+    "Describe how the settings of a record differ from those that this sweep gives its run."
+    try: return differences(r['settings'], self.settings(run_of(r)))
+    except (OSError, ValueError): return [f"source has no data of {r['task']}"]
+
+# %% ../../nbs/experiment/runner.ipynb #d990f074
+@patch
+def records(self:Runner)->dict: # File name -> record
+    "Read the records of all runs in the folder with the settings of this sweep."
+    found = {f.name: r for f in self.store.files() if (r := read_record(f))}
+    return {f: r for f, r in found.items() if not self._differing(r)}
+
+@patch
+def results(self:Runner)->pd.DataFrame: # One row a run
+    "Tabulate the runs in the folder that have the settings of this sweep."
+    return to_table(self.records())
+
+# %% ../../nbs/experiment/runner.ipynb #d7ddf448
+@patch
+def _write_csv(self:Runner):
+    "Write `results.csv`, after any other process that does so, and return the table."
+    with self.store.claim(self.folder/'results.csv', wait=True):
+        res = self.results()
+        with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
+    return res
+
+# %% ../../nbs/experiment/runner.ipynb #060c24ba
+@patch
+def _refuse_changed(self:Runner):
+    "Raise `ValueError` if the folder has finished runs with other settings than this sweep gives them."
+    left = self.store.left_out(self.records())
+    if not left: return
+    lines = dict.fromkeys(o for r in left.values() for o in self._differing(r))
+    raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: there "
+                     f"{'; '.join(lines)}. Choose another folder, or the settings of before")
+
+# %% ../../nbs/experiment/runner.ipynb #193ea34c
+@patch
+def _is_tuned(self:Runner, run): return (self.model_folder(run)/'tuning.json').is_file()
+
+@patch
+def state_text(self:Runner)->str:
+    "Say how many runs and fine-tuned models are there, and what is to do."
+    stored = {r: self.stored(r) for r in self.grid()}
+    todo = [r for r, o in stored.items() if not o]
+    failed = sum(o['status'] == 'failed' for o in stored.values() if o)
+    tuned = [self._is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
+    again = f', {failed} failed (retry_failed does them again)' if failed else ''
+    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to '
+            f'do; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned')
+
+# %% ../../nbs/experiment/runner.ipynb #run00015
+def _written(file): return file.stat().st_mtime_ns if file.exists() else None
+
+class _Todo:
+    "The runs that no process has done since this object was made."
+    def __init__(self, runner):
+        self.files = {r: runner.run_file(r) for r in runner.pending()}
+        self.before = {r: _written(f) for r, f in self.files.items()}
+    def __contains__(self, run): return run in self.files and _written(self.files[run]) == self.before[run]
+    def __iter__(self): return (r for r in self.files if r in self)
+    def ended(self)->list: # `Run`s
+        "List the runs that have ended since the last call."
+        res = [r for r in self.files if r not in self]
+        for r in res: del self.files[r]
+        return res
 
 # %% ../../nbs/experiment/runner.ipynb #fc1219f4
 @patch
@@ -127,79 +212,6 @@ def work(self:Runner,
         for n, run in enumerate(self._do_some(todo, tick), 1): yield run
         if n: self._write_csv()
         else: time.sleep(.3); yield None
-
-# %% ../../nbs/experiment/runner.ipynb #8aef1cf6
-@patch
-def stored(self:Runner,
-    run:Run,
-)->dict: # The record, or None
-    "Read the record of a run."
-    f = self.run_file(run)
-    return read_record(f) if f.exists() else None
-
-@patch
-def pending(self:Runner)->list: # `Run`s
-    "List the runs that have neither been done nor failed."
-    return [r for r in self.grid() if not self.stored(r)]
-
-# %% ../../nbs/experiment/runner.ipynb #d990f073
-@patch
-def _differing(self:Runner, r):
-    "Describe how the settings of a record differ from those that this sweep gives its run."
-    try: return differences(r['settings'], self.settings(run_of(r)))
-    except (OSError, ValueError): return [f"source has no data of {r['task']}"]
-
-# %% ../../nbs/experiment/runner.ipynb #d990f074
-@patch
-def records(self:Runner)->dict: # File name -> record
-    "Read the records of all runs in the folder with the settings of this sweep."
-    found = {f.name: r for f in self.store.files() if (r := read_record(f))}
-    return {f: r for f, r in found.items() if not self._differing(r)}
-
-@patch
-def results(self:Runner)->pd.DataFrame: # One row a run
-    "Tabulate the runs in the folder that have the settings of this sweep."
-    return to_table(self.records())
-
-# %% ../../nbs/experiment/runner.ipynb #d7ddf448
-@patch
-def _write_csv(self:Runner):
-    "Write `results.csv`, after any other process that does so, and return the table."
-    with self.store.claim(self.folder/'results.csv', wait=True):
-        res = self.results()
-        with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
-    return res
-
-# %% ../../nbs/experiment/runner.ipynb #193ea34c
-@patch
-def _is_tuned(self:Runner, run): return (self.model_folder(run)/'tuning.json').is_file()
-
-@patch
-def state_text(self:Runner)->str:
-    "Say how many runs and fine-tuned models are there, and what is to do."
-    stored = {r: self.stored(r) for r in self.grid()}
-    todo = [r for r, o in stored.items() if not o]
-    failed = sum(o['status'] == 'failed' for o in stored.values() if o)
-    tuned = [self._is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
-    again = f', {failed} failed (retry_failed does them again)' if failed else ''
-    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to '
-            f'do; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned')
-
-# %% ../../nbs/experiment/runner.ipynb #run00015
-def _written(file): return file.stat().st_mtime_ns if file.exists() else None
-
-class _Todo:
-    "The runs that no process has done since this object was made."
-    def __init__(self, runner):
-        self.files = {r: runner.run_file(r) for r in runner.pending()}
-        self.before = {r: _written(f) for r, f in self.files.items()}
-    def __contains__(self, run): return run in self.files and _written(self.files[run]) == self.before[run]
-    def __iter__(self): return (r for r in self.files if r in self)
-    def ended(self)->list: # `Run`s
-        "List the runs that have ended since the last call."
-        res = [r for r in self.files if r not in self]
-        for r in res: del self.files[r]
-        return res
 
 # %% ../../nbs/experiment/runner.ipynb #eff1af32
 @patch
@@ -270,14 +282,5 @@ def run(self:Runner,
     log(self.state_text())
     with _in_order(self, log):
         self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
+        with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
     return self.results()
-
-# %% ../../nbs/experiment/runner.ipynb #060c24ba
-@patch
-def _refuse_changed(self:Runner):
-    "Raise `ValueError` if the folder has finished runs with other settings than this sweep gives them."
-    left = self.store.left_out(self.records())
-    if not left: return
-    lines = dict.fromkeys(o for r in left.values() for o in self._differing(r))
-    raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: there "
-                     f"{'; '.join(lines)}. Choose another folder, or the settings of before")
