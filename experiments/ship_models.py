@@ -128,5 +128,5 @@ def main(
     same = ['model', 'budget', 'embeddings', 'threads']
     old = pd.read_csv(out) if out.is_file() else rows[:0]
     old = old[~pd.MultiIndex.from_frame(old[same]).isin(pd.MultiIndex.from_frame(rows[same]))]
-    pd.concat([old, rows]).to_csv(out, index=False, float_format='%.5g')
+    pd.concat([old, rows]).to_csv(out, index=False, float_format='%.6g')
     print(rows.round(4).to_string(index=False))
