@@ -17,7 +17,7 @@ setup(
                  'Topic :: Scientific/Engineering :: Artificial Intelligence'],
     python_requires='>=' + cfg['min_python'],
     install_requires=cfg['requirements'].split(),
-    extras_require={k: cfg[f'{k}_requirements'].split() for k in ('demo', 'peft', 'onnx', 'openvino', 'ray', 'dev')},
+    extras_require={k.removesuffix('_requirements'): v.split() for k, v in cfg.items() if k.endswith('_requirements')},
     packages=find_packages(include=['rank_bert', 'rank_bert.*']),
     package_data={'rank_bert': ['data/sample/*', 'data/sample/*/*']},
     entry_points={'console_scripts': cfg['console_scripts'].split(), 'nbdev': ['rank_bert=rank_bert._modidx:d']},

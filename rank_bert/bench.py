@@ -90,7 +90,7 @@ def _trainer_rows(learn):
     ids = [items.tokens[i].tolist() for i in range(len(items))]
     return Dataset.from_dict(dict(input_ids=ids, labels=items.y.tolist(), attention_mask=[[1]*len(r) for r in ids]))
 
-def _by_length():
+def _length_option():
     "Find the option of `TrainingArguments` that batches by length."
     from transformers import TrainingArguments
     new = 'train_sampling_strategy' in inspect.signature(TrainingArguments).parameters
@@ -103,7 +103,7 @@ def _trainer_epoch(learn, by_length=False):
     class Timer(TrainerCallback):
         def on_epoch_begin(self, *args, **kwargs): self.start = time.perf_counter()
         def on_epoch_end(self, *args, **kwargs): self.seconds = time.perf_counter() - self.start
-    timer, rows, order = Timer(), _trainer_rows(learn), _by_length() if by_length else {}
+    timer, rows, order = Timer(), _trainer_rows(learn), _length_option() if by_length else {}
     with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='.*pin_memory.*')
         args = TrainingArguments(d, num_train_epochs=1, per_device_train_batch_size=learn.dls.bs, learning_rate=1e-4,

@@ -67,6 +67,7 @@ def bench_backends(
     sizes:tuple=('1x32', '32x64'), # Texts x tokens of the batches
     backends:tuple=('torch', 'onnx', 'openvino'), # Of 'torch', 'onnx' and 'openvino'
     precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16' and 'int8'
+    multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least` and `most` of the turns), and the two ratios
@@ -74,7 +75,7 @@ def bench_backends(
     pairs, shapes, tables = _pairs(backends, precisions), [_batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = {'dense': _dense_classifier(o)}
-        models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b) for b in budgets}
+        models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b, multiple_of) for b in budgets}
         with tempfile.TemporaryDirectory() as d:
             runs = {}
             for i, (k, m) in enumerate(models.items()):

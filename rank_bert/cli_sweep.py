@@ -82,6 +82,7 @@ def sweep(
     executor:one_of('local', 'ray')='local', # Where the workers are: on this machine, or on a Ray cluster
     address:str=None, # Of the Ray cluster (default: one on this machine)
     retry_failed:bool=False, # Do the runs again that failed
+    log:one_of('tensorboard', 'wandb')=None, # Log each fine-tuning, in the folder logs of the sweep
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
@@ -95,7 +96,7 @@ def sweep(
     own = dict(data=data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     n_calibration=n_calibration, steps=steps, pretrained=weights, tokenizer=tokenizer,
-                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length)
+                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length, track=log)
     s = _demo(out) if demo else _sweep_of(tasks, source, own, **settings)
     if dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report

@@ -17,7 +17,7 @@ from .shell import (Count, Positive, Seed, Task, check_source, command, if_inter
                              shows_progress)
 
 # %% ../nbs/cli_train.ipynb #9076d737
-def _fit(learn, epochs, lr):
+def _fit(learn, epochs, lr, *cbs):
     "Fit, with a bar on a terminal and a line an epoch."
     from fastai.callback.core import Callback
     from tqdm.auto import tqdm
@@ -30,9 +30,9 @@ def _fit(learn, epochs, lr):
     learn.logger = line
     with over_devices(learn), learn.no_bar(), tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch',
                               disable=not shows_progress(), leave=False) as bar:
-        learn.fit_one_cycle(epochs, lr, cbs=Callback(
+        learn.fit_one_cycle(epochs, lr, cbs=[*cbs, Callback(
             before_epoch=lambda cb: bar.set_postfix_str(f'epoch {cb.epoch + 1} of {epochs}'),
-            after_batch=lambda cb: bar.update(cb.training)))
+            after_batch=lambda cb: bar.update(cb.training))])
 
 # %% ../nbs/cli_train.ipynb #ee663c20
 def _rows_to_learn(task, source, data, text_cols, label_col, valid, regression, seed):
@@ -68,6 +68,7 @@ def finetune(
     bf16:bool=False, # Compute in bfloat16
     out:str=None, # Folder to write (default: runs/TASK, or runs/ and the name of your file)
     overwrite:bool=False, # Replace what is in that folder
+    log:one_of('tensorboard', 'wandb')=None, # Log the fit, beside the folder in one that ends in -log
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
@@ -81,13 +82,15 @@ def finetune(
     rows = _rows_to_learn(task, source, data, text_cols, label_col, valid, regression, seed)
     out = out_folder(out or f'runs/{task or Path(data).stem}', overwrite)
     from rank_bert.train.learner import default_epochs, default_lr
+    from rank_bert.train.tracking import tracker
+    cbs = [tracker(log, f'{out}-log')] if log else []
     settings = dict(n_train=n_train, bs=bs, max_length=max_length, seed=seed, tokenizer=tokenizer, bf16=bf16)
     learn = rows_learner(model, rows, pretrained=weights, **settings)
     origin, lr, epochs = learn.hf_model.weights_from, lr or default_lr(learn.model), epochs or default_epochs(learn)
     n = len(learn.dls.train_ds)
     say(f'{_describe(learn, data)}: {n:,} training rows, {len(learn.dls.valid_ds):,} validation rows; '
         f'weights: {origin}')
-    _fit(learn, epochs, lr)
+    _fit(learn, epochs, lr, *cbs)
     if not is_first(): return # of several processes, see `over_devices`
     settings |= dict(rows_record(learn, rows), model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,

@@ -211,7 +211,7 @@ _SHARED = dict(json='Print one JSON object and nothing else', quiet='Print resul
                config='YAML file with options, such as epochs: 3; what you write on the command line goes before')
 _GROUPS = dict(model='model models tokenizer pretrained scratch vocab_size',
                data='source data text_cols label_col valid regression tasks task texts n_train max_length layout',
-               method='', output='csv plot metric title dense out overwrite resume')
+               method='', output='csv plot metric title dense out overwrite resume log')
 _METAVARS = dict(zip('folder out texts data csv plot config valid model tokenizer text_cols label_col source'.split(),
                      'FOLDER FOLDER FILE FILE FILE FILE FILE FILE|FRACTION NAME|FOLDER NAME|FOLDER COLUMN,... COLUMN '
                      'sample|hub|FOLDER'.split()))

@@ -25,7 +25,7 @@ from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import ENGINES, Predictor, needs_extra, write_manifest
 from .vocabulary import keep_seen_words
-from ..io import check_new, json_object, new_folder
+from ..io import check_new, json_object, json_text, new_folder
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..rank.batches import DIVERGENCES
@@ -101,11 +101,21 @@ def write_graph(
     elif precision == 'int8': quantize_onnx(traced, file)
     else: shutil.copyfile(traced, file)
 
+def _short_module_names(file):
+    "Name the modules of a `SentenceTransformer` as all its versions know them; version 6 writes names of its own."
+    with needs_extra('dev'): from sentence_transformers import models as known
+    modules = json_object(file, list)
+    for m in modules:
+        name = m['type'].rpartition('.')[2]
+        if hasattr(known, name): m['type'] = f'sentence_transformers.models.{name}'
+    file.write_text(json_text(modules, indent=1), encoding='utf-8')
+
 def _side_files(graph, tokenizer, folder):
     "Write what other programs read beside a graph: configuration, tokenizer, the modules of a `SentenceTransformer`."
     if graph.pooled:
         graph.model.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
+        _short_module_names(folder/'modules.json')
     config = copy.deepcopy(graph.enc.config)
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
     config.save_pretrained(folder)

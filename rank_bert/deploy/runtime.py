@@ -135,6 +135,8 @@ def _text_list(texts):
     raise ValueError('there are no texts')
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000025
+_LENGTH_STEPS = dict(onnx=1, openvino=8)
+
 def _padded_rows(rows, fill, left, width):
     "Make a rectangle of lists of ids."
     res = np.full((len(rows), width), fill, dtype=np.int64)
@@ -143,7 +145,8 @@ def _padded_rows(rows, fill, left, width):
 
 def _input_arrays(encodings, m):
     "Make the inputs of the graph from the encodings of a batch."
-    width, left = max(1, *(len(e.ids) for e in encodings)), m['padding_side'] == 'left'
+    longest, step, left = max(1, *map(len, encodings)), _LENGTH_STEPS[m['engine']], m['padding_side'] == 'left'
+    width = max(longest, min(-(-longest//step)*step, m['max_length']))
     fill = dict(input_ids=m['pad_id'], attention_mask=0, token_type_ids=m['pad_type_id'])
     rows = lambda k: [getattr(e, INPUTS[k]) for e in encodings]
     return {k: _padded_rows(rows(k), fill[k], left, width) for k in m['inputs']}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 from matplotlib import pyplot as plt
-from scipy import stats
+from scipy import optimize, stats
 
 from ..checks import check_name
 from .store import read_outputs, summarize
@@ -78,10 +78,16 @@ def paired_difference(
     seeds = d.var(ddof=1)/n if n > 1 else 0.
     rows = max(0., _shared_variance(np.asarray(draws))) if draws is not None and n else 0.
     if n < 2 and draws is None or not n or np.isnan(mean): return Difference(mean, np.nan, np.nan, np.nan, n)
-    error, df = (seeds + rows)**.5, (n - 1)*((seeds + rows)/seeds)**2 if seeds else np.inf
-    if not error: return Difference(mean, mean, mean, float(mean == 0), n)
-    half = stats.t.ppf((1 + level)/2, df)*error
-    return Difference(mean, mean - half, mean + half, 2*stats.t.sf(abs(mean)/error, df), n)
+    if not seeds + rows: return Difference(mean, mean, mean, float(mean == 0), n)
+    errors = _plausible_errors(seeds, rows, n)
+    tail = lambda x: float(2*stats.norm.sf(x/errors).mean())
+    half = optimize.brentq(lambda x: tail(x) - (1 - level), 0, 99*errors.max())
+    return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
+
+def _plausible_errors(seeds, rows, n):
+    "Standard errors from a variance over `n` seeds, which is uncertain, and one over rows; equally probable ones."
+    at = (np.arange(1000) + .5)/1000
+    return (rows + (seeds*(n - 1)/stats.chi2.ppf(at, n - 1) if n > 1 else 0*at))**.5
 
 def _shared_variance(draws):
     "The covariance between seeds on draws of the rows; of one seed the variance."

@@ -37,6 +37,7 @@ from ..rank.plan import RankPlan
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
+from ..train.tracking import TRACKERS, tracker
 
 # %% ../../nbs/experiment/sweep.ipynb #e52d5122
 def rank_map(
@@ -93,6 +94,7 @@ class Sweep(Runner):
         steps:int=1, # Compress in this many steps, and calibrate before each
         latency_batch:int=32, # Texts in a batch when we measure latency
         latency_length:int=64, # Tokens in a text when we measure latency
+        track:str=None, # Log each fine-tuning with one of `TRACKERS`, in the folder `logs`
         **kwargs
     ):
         self.tuning, self.store, self.source = Tuning(**kwargs), Store(folder), source
@@ -106,6 +108,7 @@ class Sweep(Runner):
         self.n_calibration, self.steps = check_count(n_calibration, 'n_calibration'), check_count(steps, 'steps')
         self.latency_batch = check_count(latency_batch, 'latency_batch')
         self.latency_length = check_count(latency_length, 'latency_length')
+        self.track = track and check_name(track, 'tracker', TRACKERS)
         self._find_files()
 
 # %% ../../nbs/experiment/sweep.ipynb #255a2a7e
@@ -201,8 +204,9 @@ def tune(self:Sweep,
     start, t = time.perf_counter(), self.tuning
     learn = self._learner(run, run.model, pretrained=t.pretrained, tokenizer=t.tokenizer)
     lr, origin = t.lr or default_lr(learn.model), learn.hf_model.weights_from
+    cbs = [tracker(self.track, self.folder/'logs'/folder.name)] if self.track else []
     with learn.no_bar(), learn.no_logging():
-        if t.epochs: learn.fit_one_cycle(t.epochs, lr, cbs=Callback(after_epoch=lambda cb: tick()))
+        if t.epochs: learn.fit_one_cycle(t.epochs, lr, cbs=[*cbs, Callback(after_epoch=lambda cb: tick())])
     with new_folder(folder) as tmp:
         learn.save_pretrained(tmp)
         write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start,
