@@ -15,8 +15,8 @@ from ..io import json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
 def shorten_error(e):
-    "Put an error into one line of at most 300 characters."
-    return ' '.join(str(e).split()).split(' If this is a private repository')[0][:300]
+    "Put an error into one line of at most 400 characters."
+    return ' '.join(str(e).split()).split(' If this is a private repository')[0][:400]
 
 @contextmanager
 def named_errors(
