@@ -12,21 +12,23 @@ import time
 from pathlib import Path
 
 from .cli_data import check_own, own_rows, rows_learner, rows_record
-from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, one_of, option,
-                             out_folder, pretrained_flag, save_results, say, say_scores, several, shows_progress)
+from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, is_first, one_of,
+                             option, out_folder, pretrained_flag, save_results, say, say_scores, several,
+                             shows_progress)
 
 # %% ../nbs/cli_train.ipynb #9076d737
 def _fit(learn, epochs, lr, *cbs):
     "Fit, with a bar on a terminal and a line an epoch."
     from fastai.callback.core import Callback
     from tqdm.auto import tqdm
+    from rank_bert.train.distributed import over_devices
     value = lambda v: f'{v:.4f}' if isinstance(v, float) else v
     def line(values):
         log = dict(zip(learn.recorder.metric_names[1:], values[1:]))
         with tqdm.external_write_mode():
             say('  '.join([f'epoch {values[0] + 1}/{epochs}', *(f'{k} {value(v)}' for k, v in log.items())]))
     learn.logger = line
-    with learn.no_bar(), tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch',
+    with over_devices(learn), learn.no_bar(), tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch',
                               disable=not shows_progress(), leave=False) as bar:
         learn.fit_one_cycle(epochs, lr, cbs=[*cbs, Callback(
             before_epoch=lambda cb: bar.set_postfix_str(f'epoch {cb.epoch + 1} of {epochs}'),
@@ -89,6 +91,7 @@ def finetune(
     say(f'{_describe(learn, data)}: {n:,} training rows, {len(learn.dls.valid_ds):,} validation rows; '
         f'weights: {origin}')
     _fit(learn, epochs, lr, *cbs)
+    if not is_first(): return # of several processes, see `over_devices`
     settings |= dict(rows_record(learn, rows), model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))

@@ -6,10 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/shell.html.md"""
 
 # %% auto #0
 __all__ = ['Count', 'Positive', 'Fraction', 'Seed', 'Task', 'COMMANDS', 'Arg', 'one_of', 'several', 'command_name', 'in_shell',
-           'option', 'command', 'printable', 'say', 'say_json', 'shows_progress', 'say_scores', 'if_interrupted',
-           'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source', 'load_classifier', 'load_model',
-           'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'text_items', 'saved_settings',
-           'texts_per_row', 'run_line']
+           'option', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
+           'if_interrupted', 'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source', 'load_classifier',
+           'load_model', 'load_tokenizer', 'pretrained_flag', 'save_results', 'read_texts', 'text_items',
+           'saved_settings', 'texts_per_row', 'run_line']
 
 # %% ../nbs/shell.ipynb #c9536d7e
 import argparse, io, os, re, runpy, shlex, sys, tempfile, warnings
@@ -112,6 +112,11 @@ def printable(
     "Escape the characters of a text that a terminal does not print."
     return ''.join(c if c.isprintable() or c in keep else c.encode('unicode_escape').decode() for c in str(text))
 
+# %% ../nbs/shell.ipynb #sh-first2
+def is_first()->bool: # True without a launcher
+    "Tell whether this is the first process of a command."
+    return os.environ.get('RANK', '0') == '0'
+
 # %% ../nbs/shell.ipynb #031ce13c
 def say(
     text, # Anything
@@ -119,7 +124,7 @@ def say(
 ):
     "Print if a command is running; with --quiet only results, with --json nothing."
     silent = _silent.get()
-    if in_shell() and 'json' not in silent and (result or 'quiet' not in silent):
+    if in_shell() and is_first() and 'json' not in silent and (result or 'quiet' not in silent):
         print(printable(text, '\n\t'), flush=True)
 
 def say_json(
@@ -134,7 +139,7 @@ def say_json(
 
 def shows_progress()->bool:
     "Tell whether somebody watches a command in a terminal, and wants to see how it goes on."
-    return in_shell() and not _silent.get() and sys.stderr.isatty()
+    return in_shell() and is_first() and not _silent.get() and sys.stderr.isatty()
 
 # %% ../nbs/shell.ipynb #7c751b89
 def say_scores(

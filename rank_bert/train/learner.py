@@ -27,7 +27,7 @@ from torch import nn
 
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
-from ..io import new_folder
+from ..io import check_space, new_folder
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import (BERT_CONFIGS, BertWrapper, check_finite_weights, evaluating,
     get_pretrained_model, get_tokenizer, problem_type, quiet_transformers)
@@ -340,6 +340,7 @@ def save_pretrained(self:EncoderLearner,
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
     check_finite_weights(self.hf_model, 'the model')
+    check_space(folder, sum(p.numel()*p.element_size() for p in self.hf_model.parameters()))
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         self.hf_model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
