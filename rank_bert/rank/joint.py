@@ -9,13 +9,13 @@ __all__ = ['NEURON_STATISTICS', 'weighted_singular_values']
 
 # %% ../../nbs/rank/joint.ipynb #0joint03
 import copy
-import numpy as np, torch, torch.nn as nn
+import numpy as np, torch
 from fastcore.basics import patch
 from ..checks import check_fraction
 from ..models.anatomy import encoder_of, feed_forwards
 from .allocate import Choices, get_cost, layer_choices, optimal
 from .calibrate import Calibration, fingerprint, rest_fingerprint
-from .decomposed import Decomposed, cost_for
+from .decomposed import Decomposed
 from .linalg import damped_root, to_float64
 from .neurons import check_neurons, inner_rows, narrow, neuron_inputs, removals
 from .plan import expand_fixed_ranks, record_plan
