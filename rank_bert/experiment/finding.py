@@ -110,6 +110,7 @@ def _cautions_of(name, g):
 # %% ../../nbs/experiment/finding.ipynb #b171c9ad
 def _scattered_latencies(done, most=1.5):
     "Say how far the latencies of models of equal FLOPs are apart, if that is more than `most` times."
+    done = done[done.latency_ms > 0]
     g = done.groupby(['task', 'model', done.flops_per_token.map('{:.2g}'.format)]).latency_ms.agg(['min', 'max'])
     low, high = g.loc[(g['max']/g['min']).fillna(1).idxmax()] if len(g) else (1, 1)
     if not high > most*low: return []

@@ -20,7 +20,6 @@ from ..deploy.onnx import TextGraph, to_onnx
 from ..deploy.runtime import ENGINES
 from ..models.anatomy import encoder_of
 from ..models.folder import check_settings
-from ..rank.hf import RankPlanConfig, RankPlanQuantizer
 from ..rank.latency import in_turns, timed_call
 from ..rank.plan import record_plan
 
@@ -38,6 +37,7 @@ def random_like(
     architecture:dict, # From `architecture`
 ): # A transformers classifier, with random weights
     "Build a model of an architecture."
+    from rank_bert.rank.hf import RankPlanConfig, RankPlanQuantizer # takes seconds to import
     config = check_settings(dict(architecture), 'the architecture in a record')
     plan, _ = config.pop('quantization_config', None), config.pop('engine', None)
     hf = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**config)).eval()
