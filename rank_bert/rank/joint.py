@@ -90,7 +90,7 @@ def narrowed(self:Decomposed,
     multiple_of:int=1, # As for `compress`
     steps:int=12, # Levels of neurons to choose from
 )->Decomposed: # Of a model with fewer neurons; the same object where it is best to keep all
-    "Leave out the neurons whose weights a budget had better spend on ranks."
+    "Leave out neurons where the budget is better spent on ranks."
     check_fraction(budget, 'budget')
     if self.method != 'kronecker': raise ValueError(f"neurons and ranks need method 'kronecker', got {self.method!r}")
     if cost == 'latency': raise ValueError("neurons change the shapes whose latency you would measure: cost must be "
