@@ -8,7 +8,6 @@ Docs: https://rank-bert.github.io/rank_bert/cli.html.md"""
 __all__ = ['BENCHES', 'analyze', 'bench', 'help']
 
 # %% ../nbs/cli.ipynb #da6e62b5
-import sys
 from argparse import SUPPRESS
 from inspect import signature
 from pathlib import Path

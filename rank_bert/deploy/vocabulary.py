@@ -11,7 +11,7 @@ __all__ = ['keep_seen_words']
 import copy, json, tempfile
 from pathlib import Path
 
-import torch, torch.nn as nn
+import torch.nn as nn
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""Build BERT in plain PyTorch, piece by piece, equal to that of transformers, and see what careless versions get wrong.
+"""Build BERT in plain PyTorch, piece by piece, equal to that of transformers.
 
 Docs: https://rank-bert.github.io/rank_bert/models/scratch.html.md"""
 
@@ -181,7 +181,11 @@ class ScratchBert(nn.Module):
         pooler:bool=True, # Is there a pooler?
     ):
         super().__init__()
-        c = self.config = _check_config(config)
+        if not isinstance(config, BertConfig):
+            raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
+        if config.is_decoder or config.add_cross_attention:
+            raise ValueError('the config is of a decoder (is_decoder or add_cross_attention): ScratchBert is an encoder')
+        c = self.config = config
         self.embeddings = Embeddings(c.vocab_size, c.hidden_size, c.max_position_embeddings, c.type_vocab_size,
                                      c.layer_norm_eps, c.hidden_dropout_prob)
         layer = partial(EncoderLayer, c.hidden_size, c.num_attention_heads, c.intermediate_size, c.hidden_act,
@@ -191,14 +195,6 @@ class ScratchBert(nn.Module):
         self.apply(partial(_draw_weights, std=c.initializer_range))
 
 # %% ../../nbs/models/scratch.ipynb #7cbd6309
-def _check_config(config):
-    "Raise unless this is the config of a plain BERT encoder."
-    if not isinstance(config, BertConfig):
-        raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
-    if config.is_decoder or config.add_cross_attention:
-        raise ValueError('the config is of a decoder (is_decoder or add_cross_attention): ScratchBert is an encoder')
-    return config
-
 def _draw_weights(module, std):
     "Draw the weights of a linear layer or an embedding as BERT does."
     if not isinstance(module, (nn.Linear, nn.Embedding)): return

@@ -75,7 +75,7 @@ def _facts(model, folder, config):
     return {k: v for k, v in (facts | (record.get('metrics') or record.get('after') or {})).items() if v is not None}
 
 # %% ../../nbs/rank/card.ipynb #10card13
-_LINES = r"""<!-- rank_bert: from here -->
+_CARD = r"""<!-- rank_bert: from here -->
 ## Factorised layers
 
 rank_bert made this {kind} smaller: some of its layers are products of two thin ones.
@@ -117,13 +117,13 @@ def write_card(
     if (config.get('quantization_config') or {}).get('quant_method') != METHOD: return
     kind, facts = (config.get('architectures') or ['model'])[0], _facts(model, folder, config)
     head = next((o for o in _TASKS if kind.endswith(f'For{o}')), None)
-    lines = _LINES.format(kind=kind, auto=f'AutoModelFor{head}' if head else 'AutoModel',
+    lines = _CARD.format(kind=kind, auto=f'AutoModelFor{head}' if head else 'AutoModel',
         rows='\n'.join(f'| {k} | {v} |' for k, v in facts.items()))
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],
         base_model=facts.get('base model'), pipeline_tag=_TASKS.get(head, 'feature-extraction'))
     text = file.read_text(encoding='utf-8') if file.is_file() else f'---\n{data.to_yaml()}\n---\n\n# {kind}\n'
-    before, _, rest = text.partition(_LINES.partition('\n')[0])
-    file.write_text(f"{before.rstrip()}\n\n{lines}{rest.partition(_LINES.splitlines()[-1]+chr(10))[2]}", encoding='utf-8')
+    before, _, rest = text.partition(_CARD.partition('\n')[0])
+    file.write_text(f"{before.rstrip()}\n\n{lines}{rest.partition(_CARD.splitlines()[-1]+chr(10))[2]}", encoding='utf-8')
 
 after_saving(PreTrainedModel, 'save_pretrained', lambda model, folder: write_card(folder, model))
 

@@ -9,7 +9,7 @@ __all__ = ['adamw', 'train_only', 'encoder_splitter', 'FusedOptimizer', 'BF16', 
            'EncoderLearner', 'encoder_learner', 'default_lr', 'default_epochs']
 
 # %% ../../nbs/train/learner.ipynb #4d0719d4
-import copy, re, warnings
+import copy, re
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +28,12 @@ from torch import nn
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
 from ..io import check_space, new_folder
-from ..models.anatomy import encoder_of, family_of
-from ..models.base_models import (BERT_CONFIGS, BertWrapper, check_finite_weights, evaluating,
-    get_pretrained_model, get_tokenizer, problem_type, quiet_transformers)
-from ..models.classifier import PooledConfig, pooled_classifier
+from ..models.anatomy import encoder_of
+from rank_bert.models.base_models import (BertWrapper, check_finite_weights, evaluating, problem_type,
+    quiet_transformers)
 from ..rank.compress import compress as compress_model
 from ..rank.decompose import get_decomposition
+from .match import classifier_for
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
     label_weights, score)
 
@@ -148,74 +148,7 @@ class EncoderLearner(Learner):
         if not with_bias: return super()._bn_bias_state(False)
         return L(self.opt.state[p] for n, p in self.model.named_parameters() if re.search('bias|norm', n.lower()))
 
-# %% ../../nbs/train/learner.ipynb #e85e4162
-def _build_classifier(name, dls, pretrained, task, own_vocab):
-    "Build the classifier `name` for the labels of `dls`, and for the tokenizer if that is not the model's."
-    n, tok = 1 if dls.vocab is None else len(dls.vocab), dls.tokenizer
-    published = str(name) in BERT_CONFIGS and not Path(name).is_dir()
-    if not published or not own_vocab and pretrained is not False:
-        res = get_pretrained_model(name, task, n, pretrained)
-        if not published or len(tok) == res.config.vocab_size: return res
-        pretrained = True if res.weights_from != 'random' else None
-    if pretrained:
-        raise ValueError(f"the weights of {name} go with their own vocabulary, not with this tokenizer's {len(tok):,} "
-                         "tokens: use the model's own tokenizer and other data, or random weights (pretrained=False)")
-    return get_pretrained_model(name, task, n, False, vocab_size=len(tok), pad_token_id=tok.pad_token_id or 0)
-
-# %% ../../nbs/train/learner.ipynb #5d1a0014
-def _match_vocab(hf, folder, tokenizer):
-    "Refuse a tokenizer with ids that the model lacks, and warn if the model's `folder` has other ids."
-    have, need = hf.config.vocab_size, len(tokenizer)
-    if need > have:
-        raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: "
-                         "give the model's own tokenizer=")
-    if folder is None or tokenizer.name_or_path == str(folder): return
-    try: own = get_tokenizer(folder)
-    except FileNotFoundError: return
-    if odd := set(tokenizer.get_vocab().items()) - set(own.get_vocab().items()):
-        token, i = min(odd, key=lambda o: o[1])
-        theirs = own.convert_ids_to_tokens(i) if i < len(own) else None
-        warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
-                      f"its token {i} is {token!r}, there {theirs!r}")
-
-# %% ../../nbs/train/learner.ipynb #5d1a0017
-def _match_padding(hf, tokenizer):
-    "Let the tokenizer pad on the left if the model's head reads the last position."
-    if family_of(hf).padding_side == tokenizer.padding_side or tokenizer.padding_side == 'left': return
-    warnings.warn(f"{type(hf).__name__} reads the last position of a text: the tokenizer's padding_side is now 'left'")
-    tokenizer.padding_side = 'left'
-
-# %% ../../nbs/train/learner.ipynb #5d1a0020
-def _name_labels(hf, vocab):
-    "Write the label names of the data into the model's config."
-    if vocab is None: return
-    names, have = [str(o) for o in vocab], list(hf.config.id2label.values())
-    ours, theirs = ([o.casefold() for o in v] for v in (names, have))
-    if sorted(ours) == sorted(theirs) and ours != theirs:
-        raise ValueError(f'the data number the labels {names}, the model {have}: '
-                         'give the labels in the order of the model')
-    if ours != theirs and not all(o.startswith('label_') for o in theirs):
-        warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
-    hf.config.id2label = dict(enumerate(names))
-    hf.config.label2id = {n: i for i, n in enumerate(names)}
-
-# %% ../../nbs/train/learner.ipynb #ad53cca4
-def _match_head(hf, dls):
-    "Choose the kind of head that suits the labels of the data."
-    has, multi, several = problem_type(hf.config), 'multi_label_classification', getattr(dls, 'multi_label', False)
-    if not several and has == multi:
-        raise ValueError('the model gives several labels a text, and the data have one: '
-                         'give lists of labels, or another model')
-    if several and (hf.config.problem_type or multi) != multi:
-        warnings.warn(f'the head of the model was trained for {has}; from here on it is for {multi}')
-    return multi if several else has
-
 # %% ../../nbs/train/learner.ipynb #92dc014c
-def _with_pooling(hf, pooling):
-    "Put the encoder under a linear head with `pooling`, if it has another."
-    if pooling is None or isinstance(hf.config, PooledConfig) and hf.config.pooling == pooling: return hf
-    return pooled_classifier(hf, hf.config.num_labels, pooling)
-
 def _loss_for(kind, class_weights, dls):
     "Make the loss of a kind of head, with weights of the labels."
     if class_weights is None: return HeadLoss(kind)
@@ -229,8 +162,8 @@ def encoder_learner(
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name, folder, or classifier
     pretrained:bool=None, # As for `get_pretrained_model`
     metrics:str|list=None, # Keys of `METRICS`; default: what suits the head
-    own_vocab:bool=False, # Is the tokenizer another than that of the model's published weights?
-    pooling:str=None, # Replace the head by a linear one on this pooling, see `pooled_classifier`
+    own_vocab:bool=False, # As for `classifier_for`
+    pooling:str=None, # As for `classifier_for`
     class_weights:str|list|dict=None, # Weights of the labels in the loss, see `label_weights`
     bf16:bool=False, # Run the forward pass in bfloat16?
     seed:int=42, # Seed of the new head and of dropout
@@ -239,13 +172,8 @@ def encoder_learner(
 )->EncoderLearner: # Ready to fit
     "Make a learner for data loaders with texts."
     set_seed(seed)
-    given = isinstance(model, nn.Module)
-    hf = _with_pooling(encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab),
-        pooling)
-    _match_vocab(hf, None if given or not (folder := Path(model).expanduser()).is_dir() else folder, dls.tokenizer)
-    _match_padding(hf, dls.tokenizer)
-    _name_labels(hf, dls.vocab)
-    hf.config.problem_type = kind = _match_head(hf, dls)
+    hf = classifier_for(dls, model, pretrained, own_vocab, pooling, task)
+    kind = hf.config.problem_type
     loss, names = _loss_for(kind, class_weights, dls), listify(metrics) or DEFAULT_METRICS[kind]
     check_metrics(names, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}

@@ -9,7 +9,7 @@ __all__ = ['matrices_of', 'trainable', 'check_own_weights', 'Constraint', 'nucle
            'FrobeniusDecay']
 
 # %% ../../nbs/train/penalty.ipynb #79c3e8f4
-import math, warnings
+import warnings
 import torch
 from fastai.callback.fp16 import MixedPrecision
 from fastcore.basics import groupby, patch
