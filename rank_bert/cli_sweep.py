@@ -40,10 +40,10 @@ def _say_estimate(s):
     from rank_bert.experiment.estimate import duration_text, estimate
     todo = len(s.pending())
     say(s.state_text(), result=True)
-    seconds = estimate(s) if todo else 0.
-    say(f'about {duration_text(seconds)}: an estimate from 8 training steps and two budgets of each method, measured '
-        'just now; a busy machine takes longer', result=True)
-    return dict(runs=len(s.grid()), to_do=todo, seconds=round(seconds))
+    if not todo: return dict(runs=len(s.grid()), to_do=0, seconds=0)
+    took = estimate(s, progress=shows_progress())
+    say(f'about {duration_text(took.seconds)}, {took.basis}; a busy machine takes longer', result=True)
+    return dict(runs=len(s.grid()), to_do=todo, seconds=round(took.seconds))
 
 # %% ../nbs/cli_sweep.ipynb #c1e272b1
 def _raise_failed(df, folder):
@@ -77,7 +77,7 @@ def sweep(
     scratch:bool=False, # Start from random weights
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
-    dry_run:bool=False, # Say how many runs there are and about how long they take, from a small piece, and stop
+    dry_run:bool=False, # Measure for a minute, say how many runs there are and about how long they take, and stop
     workers:Count=1, # Processes that share the work; the same command in another shell joins in, too
     executor:one_of('local', 'ray')='local', # Where the workers are: on this machine, or on a Ray cluster
     address:str=None, # Of the Ray cluster (default: one on this machine)
