@@ -20,6 +20,7 @@ from .checks import check_name
 from .deploy.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
 from .deploy.onnx import TextGraph, to_onnx
 from .deploy.runtime import ENGINES
+from .rank.decomposed import encoder_params
 
 # %% ../nbs/bench_infer.ipynb #bi000006
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
@@ -70,12 +71,13 @@ def bench_backends(
     multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Milliseconds a batch (`median`, `least` and `most` of the turns), and the two ratios
+)->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), the two ratios, and the share of linear weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
     pairs, shapes, tables = _pairs(backends, precisions), [_batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = {'dense': _dense_classifier(o)}
         models |= {f'{round(100*b, 4):g}% kept': _random_factors(models['dense'], b, multiple_of) for b in budgets}
+        weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
         with tempfile.TemporaryDirectory() as d:
             runs = {}
             for i, (k, m) in enumerate(models.items()):
@@ -87,5 +89,7 @@ def bench_backends(
                 for run in runs.values(): run(x) # the first call prepares
                 contenders = {', '.join(k): partial(_milliseconds, partial(r, x)) for k, r in runs.items()}
                 t = take_turns(contenders, repeats, progress)
-                tables[Path(o).name, f'{bs} x {length}'] = _ratios(t)
+                t = _ratios(t)
+                t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
+                tables[Path(o).name, f'{bs} x {length}'] = t
     return pd.concat(tables, names=['model', 'input'])

@@ -116,4 +116,4 @@ def first_token_only(
     "Copy a classifier without what its head does not read of the last layer; for evaluation only."
     new = FirstToken(model)
     if new.cut: return new
-    raise ValueError(f'{type(encoder_of(model)).__name__} reads more than the first token: there is nothing to leave out')
+    raise ValueError(f'{type(encoder_of(model)).__name__} reads more than the first token: nothing can be left out')

@@ -20,8 +20,9 @@ class LatencyTable:
     "Seconds that a layer of a shape takes, dense or at a rank."
     def __init__(self,
         times:dict, # (out, in) -> {rank or None: seconds}
+        name:str='latency', # What a `Compression` records as its cost
     ):
-        self.times = {tuple(s): dict(t) for s, t in times.items()}
+        self.name, self.times = name, {tuple(s): dict(t) for s, t in times.items()}
         self._ranks = {s: sorted(r for r in t if r is not None) for s, t in self.times.items()}
 
     def __call__(self, rank, m, n):
@@ -85,6 +86,8 @@ def measure_latency(
     margin:float=1.05, # Factor on the time of a thin layer
     device='cpu', # Where to run
     dtype=torch.float32, # Type of weights and inputs
+    prepare=None, # Function of a layer that gives what to time in its place, such as the layer in another engine
+    name:str='latency', # Name of the table
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."
     check_count(repeat, 'repeat')
@@ -92,6 +95,7 @@ def measure_latency(
     for m, n in dict.fromkeys(map(tuple, shapes)):
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, **like)}|{r: LowRankLinear(n, m, r, **like) for r in ranks}
+        if prepare: layers = {r: prepare(l) for r, l in layers.items()}
         big, *others = [_least_seconds(layers, torch.randn(t, n, **like), repeat) for t in tokens]
         times[m, n] = _penalised(big, others, margin)
-    return LatencyTable(times)
+    return LatencyTable(times, name)

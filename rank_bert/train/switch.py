@@ -78,20 +78,6 @@ class LowRankSwitch(Constraint):
     def load_state_dict(self, state):
         self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
 
-# %% ../../nbs/train/switch.ipynb #8763a49d
-@patch
-def before_fit(self:LowRankSwitch):
-    "Measure the stable ranks, or switch at once."
-    if hasattr(self.learn, 'lr_finder'): return
-    if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
-    self._encoder = encoder_of(self.learn.model)
-    Constraint.before_fit(self)
-    if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
-    if self.at is not None and self.at > self.n_epoch and self._waiting():
-        raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
-    self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
-    if self.at == 0: self._switch(self._waiting(), 0.)
-
 # %% ../../nbs/train/switch.ipynb #8fa3e4b0
 @patch
 def _waiting(self:LowRankSwitch):
@@ -109,6 +95,26 @@ def _look(self:LowRankSwitch, epoch, names):
 @patch
 def _stable_ranks(self:LowRankSwitch, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
 
+# %% ../../nbs/train/switch.ipynb #8763a49d
+@patch
+def before_fit(self:LowRankSwitch):
+    "Measure the stable ranks, or switch at once."
+    if hasattr(self.learn, 'lr_finder'): return
+    if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
+    self._encoder = encoder_of(self.learn.model)
+    Constraint.before_fit(self)
+    if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
+    if self.at is not None and self.at > self.n_epoch and self._waiting():
+        raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
+    self._look(0., [n for n in self._waiting() if not self._stable_ranks(n)])
+    if self.at == 0: self._switch(self._waiting(), 0.)
+
+# %% ../../nbs/train/switch.ipynb #d35bb619
+@patch
+def _settled(self:LowRankSwitch, name):
+    "Has the stable rank of a layer settled?"
+    return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
+
 # %% ../../nbs/train/switch.ipynb #cf773aba
 @patch
 def after_batch(self:LowRankSwitch):
@@ -120,12 +126,6 @@ def after_batch(self:LowRankSwitch):
     self._look(now, names)
     settled = [n for n in names if self._settled(n)]
     if settled and (self.layerwise or settled == names): self._switch(settled, now)
-
-# %% ../../nbs/train/switch.ipynb #d35bb619
-@patch
-def _settled(self:LowRankSwitch, name):
-    "Has the stable rank of a layer settled?"
-    return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
 
 # %% ../../nbs/train/switch.ipynb #5a35c45f
 @patch
