@@ -121,17 +121,15 @@ def _openvino_engine(file, output, precision, threads):
 ENGINES['openvino'] = _openvino_engine
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000023
-def _check_item(o, i):
-    "Raise `TypeError` unless item `i` is a string, or a pair of them."
-    pair = isinstance(o, (tuple, list)) and len(o) == 2
-    for t in o if pair else (o,):
-        if not isinstance(t, str): raise TypeError(f'texts[{i}] is {t!r:.60} ({type(t).__name__}), not a string')
-    return tuple(o) if pair else o
-
 def _text_list(texts):
     "Make a list of strings and pairs; raise `TypeError` for anything else."
     if isinstance(texts, str) or not hasattr(texts, '__iter__'): texts = [texts]
-    if texts := [_check_item(o, i) for i, o in enumerate(texts)]: return texts
+    pair = lambda o: isinstance(o, (tuple, list)) and len(o) == 2
+    texts = [tuple(o) if pair(o) else o for o in texts]
+    for i, o in enumerate(texts):
+        for t in o if pair(o) else (o,):
+            if not isinstance(t, str): raise TypeError(f'texts[{i}] is {t!r:.60} ({type(t).__name__}), not a string')
+    if texts: return texts
     raise ValueError('there are no texts')
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000025

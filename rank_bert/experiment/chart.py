@@ -16,6 +16,8 @@ import matplotlib as mpl, numpy as np, pandas as pd
 from fastcore import xml as H
 from matplotlib.figure import Figure
 
+from ..rank.decompose import DECOMPOSITIONS
+
 # %% ../../nbs/experiment/chart.ipynb #7de95645
 Style = namedtuple('Style', 'colour dash marker width')
 _COLOURS = '#e07b39 #2f7de0 #2a9d78 #b65fc4 #c9a227 #d6526b'.split()
@@ -25,7 +27,8 @@ def is_baseline(
     method:str, # Of a run
 )->bool: # Is it a decomposition of others, without refit?
     "Tell whether a method is one to compare with."
-    return not method.startswith('kronecker') and not method.endswith('+refit')
+    first = re.split('[+(]', method)[0]
+    return first in DECOMPOSITIONS and first != 'kronecker' and '+refit' not in method
 
 # %% ../../nbs/experiment/chart.ipynb #2a7bf372
 def series_styles(

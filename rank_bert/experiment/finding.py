@@ -12,7 +12,7 @@ import numpy as np, pandas as pd
 
 from .chart import is_baseline, score_baseline
 from .statistics import error_of_change
-from .store import short_names
+from .store import BUSY, short_names
 
 # %% ../../nbs/experiment/finding.ipynb #25a5f3b7
 def percent_text(x): return f'{100*x:.1f} %'
@@ -117,6 +117,17 @@ def _scattered_latencies(done, most=1.5):
     return [f'The latencies of models of about equal FLOPs scatter by a factor of {high/low:.1f}, from {low:.1f} to '
             f'{high:.1f} ms: take care with latencies and speedups. Measure again on an idle machine, or go by FLOPs.']
 
+# %% ../../nbs/experiment/finding.ipynb #fin00002
+def _busy_latencies(done):
+    "Say how many latencies were measured on a busy machine, and how busy it was."
+    timed = done[done.latency_ms > 0]
+    load = timed.get('latency_load', pd.Series(dtype=float)).dropna()
+    busy = load[load > BUSY]
+    if not len(busy): return []
+    used = f'{busy.min():.1f} to {busy.max():.1f}' if busy.max() > busy.min() + .05 else f'{busy.max():.1f}'
+    return [f'{len(busy)} of {len(timed)} latencies were measured while other processes kept {used} CPUs busy: compare '
+            'models that took turns, by their speedup, or measure again on an idle machine.']
+
 # %% ../../nbs/experiment/finding.ipynb #eb63b5f9
 def cautions(
     df:pd.DataFrame, # Table of the runs
@@ -136,12 +147,12 @@ def cautions(
         res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
-    res += _scattered_latencies(done)
+    res += _busy_latencies(done) + _scattered_latencies(done)
     if n := int(done.score.isna().sum()):
         res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
                    'predictions: no mean counts it, and no plot shows it.')
     if n := int((df.status == 'failed').sum()):
-        res.append(f'{n} of {len(df)} runs failed: you find them below, and the next start tries them again.')
+        res.append(f'{n} of {len(df)} runs failed: you find them below, with what to do.')
     if others:
         res.append(f'{others} of the finished runs in this folder are left out: they have other settings, or ended '
                    'after the sweep wrote results.csv. In the second case, start the sweep again.')

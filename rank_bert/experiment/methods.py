@@ -11,7 +11,7 @@ __all__ = ['Part', 'METHODS', 'Call', 'method', 'dense_size', 'Compressor', 'all
 # %% ../../nbs/experiment/methods.ipynb #meth0003
 import ast, copy, inspect, re, tempfile
 from collections import namedtuple
-from functools import partial, wraps
+from functools import wraps
 from math import prod
 from pathlib import Path
 
@@ -390,21 +390,21 @@ def _penalty_part(learn, run, shared, weight:float=.1, every:int=5, decoupled:bo
 
 # %% ../../nbs/experiment/methods.ipynb #meth0048
 @patch
-def _plain(self:Compressor, learn):
+def _singular_values(self:Compressor, learn):
     "The plain SVDs of a learner's model."
     return self.once(learn, 'singular values', None, lambda: Decomposed(learn.model, 'svd', progress=False))
 
 @method('projection', shrinks=True, ranks=True)
 def _projection_part(learn, run, shared, every:int=1, epochs:int=1, lr:float=None):
     "Train on with weights of the ranks of the budget, and factorise them at the end."
-    plan = shared._plain(learn).plan(shared.fraction(learn, run), run.allocator)
+    plan = shared._singular_values(learn).plan(shared.fraction(learn, run), run.allocator)
     res = _trained(_copied(learn), shared, epochs, lr, RankProjection(plan, every))
     return learn.with_model(Decomposed(res.model, 'svd', progress=False).truncate(plan))
 
 @method('switch', shrinks=True, ranks=True)
 def _switch_part(learn, run, shared, at:float=.5, epochs:int=1, lr:float=None):
     "Train on, and factorise to the ranks of the budget after `at` epochs."
-    plan = shared._plain(learn).plan(shared.fraction(learn, run), run.allocator)
+    plan = shared._singular_values(learn).plan(shared.fraction(learn, run), run.allocator)
     return _trained(_copied(learn), shared, epochs, lr, LowRankSwitch(at, plan))
 
 # %% ../../nbs/experiment/methods.ipynb #meth0052

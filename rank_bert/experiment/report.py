@@ -12,7 +12,7 @@ import warnings
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np, pandas as pd
+import pandas as pd
 from fastcore import xml as H
 
 from .chart import (FLOOR, INK, baseline_is_near, has_divergence, plot_divergence, plot_scores,
@@ -102,12 +102,13 @@ def _ms(x): return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
 _SPREAD = '± {:.4f}'.format
 _FORMATS = dict(kept=percent_text, flops=percent_text, of_dense=percent_text, encoder_params=_big, total_params=_big,
                 flops_per_token=_big, latency_ms=_ms, speedup='{:.2f}×'.format,
-                latency_spread=lambda x: f'± {_ms(x)}', divergence='{:.1e}'.format,
+                latency_load='{:.2f} CPUs'.format, latency_spread=lambda x: f'± {_ms(x)}', divergence='{:.1e}'.format,
                 score='{:.4f}'.format, change='{:+.4f}'.format, score_error=_SPREAD, change_error=_SPREAD,
                 seconds=_seconds, budget='{:g}'.format, lr='{:g}'.format)
 _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
                flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', score_error='95 %',
-               change_error='95 % of change', tied='least divergence', latency_spread='spread of latency')
+               change_error='95 % of change', tied='least divergence', latency_spread='spread of latency',
+               latency_load='load of others', busy='machine')
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _model_name(model, names):
@@ -194,30 +195,43 @@ def _ranks_section(df, records, names):
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
 _SUMMARY_COLUMNS = [*_BY, *('budget kept score score_error change change_error divergence tied total_params flops '
-                            'latency_ms latency_spread speedup seeds').split()]
+                            'latency_ms latency_spread busy speedup seeds').split()]
 
 def _summary_table(summary):
     "The columns of a summary to show, without those that are empty or, of one seed, have no spread."
     t = summary.assign(latency_spread=(summary.latency_high - summary.latency_low)/2,
-                       tied=summary.tied.map({True: 'tied', False: 'no'}))[_SUMMARY_COLUMNS]
-    one = [] if (summary.seeds > 1).any() else ['latency_spread']
+                       tied=summary.tied.map({True: 'tied', False: 'no'}),
+                       busy=summary.busy.map({True: 'busy', False: ''}))[_SUMMARY_COLUMNS]
+    one = ['latency_spread']*(not (summary.seeds > 1).any()) + ['busy']*(not summary.busy.any())
     return t.drop(columns=one).dropna(axis=1, how='all')
 
 def _tables_section(df, summary, names):
     "The summary, all runs, and what failed."
-    per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms seconds').split()]
+    per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms latency_load '
+                       'seconds').split()]
     runs = df[df.status == 'done'][per_run].dropna(axis=1, how='all')
-    text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the latency the '
-            'median and half of the range. Least divergence: is it tied with the least of that budget, after a correction '
-            'for the number of tests? Click a heading to sort. The same table is in ')
+    text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the '
+            'latency the median and half of the range, and whether other processes kept the machine busy meanwhile. '
+            'Least divergence: is it tied with the least of that budget, after a correction for the number of tests? Click a '
+            'heading to sort. The same table is in ')
     return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), ' beside this page.', cls='soft'),
             _sortable(_summary_table(summary), names),
-            H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)), *_failed_section(df, names))
+            H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)))
 
-def _failed_section(df, names):
-    "The runs that failed, with their errors."
+# %% ../../nbs/experiment/report.ipynb #rep00002
+_AGAIN = ('They stay as they are when you start the sweep again. When you have removed the cause, do them again: '
+          'rank-bert-sweep --retry-failed with the same options, or run(retry_failed=True). The whole traceback of '
+          'each run is in its file in runs/.')
+
+def _failed_section(df, records, names):
+    "The runs that failed, by method and error, and what to do."
     failed = df[df.status == 'failed']
-    return (H.H2('Failed runs'), _sortable(failed[[*_BY, 'budget', 'seed', 'error']], names)) if len(failed) else ()
+    if not len(failed): return ()
+    lines = lambda run: records.get(run, {}).get('traceback', [])
+    code = lambda run: next((o for o in reversed(lines(run)) if o.startswith('File ')), '')
+    t = failed.assign(where=failed.run.map(code)).fillna(dict(error=''))
+    t = t.groupby(['task', 'model', 'method', 'error', 'where'], sort=False).size().rename('runs').reset_index()
+    return H.H2('Failed runs'), H.P(_AGAIN, cls='soft'), _sortable(t, names)
 
 # %% ../../nbs/experiment/report.ipynb #66fa4dee
 _FILES = 'summary.csv', 'summary.md', 'summary.tex'
@@ -306,14 +320,14 @@ def _answers(summary, names):
 def _page(df, records, summary, title, others):
     "The whole page."
     notes, names = cautions(df, records, others), short_names(df.model)
-    answers, parts = (), _failed_section(df, names)
+    answers, parts = (), ()
     if len(summary): answers, parts = _answers(summary, names), (_ranks_section(df, records, names),
                                                                  _tables_section(df, summary, names))
     warn = H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else ''
     title = title or _question(df, names)
     return html_page(title, H.Header(H.H1(title), *answers), warn,
                      *(_scores_section(summary, names) if len(summary) else ()), _about(df), *parts,
-                     *_settings_section(df, records, names),
+                     *_failed_section(df, records, names), *_settings_section(df, records, names),
                      H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ '
                               'in the same folder.'))
 

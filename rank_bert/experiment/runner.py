@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 from ..checks import check_count, check_name
 from .estimate import Countdown
 from .executors import EXECUTORS
-from .store import (Run, Store, dense_run, differences, read_record, run_of, run_words, short_names,
+from .store import (Run, dense_run, differences, read_record, run_of, run_words, short_names,
                                         to_table)
 
 # %% ../../nbs/experiment/runner.ipynb #run00008
@@ -61,13 +61,13 @@ def model_folder(self:Runner, run)->Path:
     return self.store.model_folder(run, self.tuning_settings(run))
 
 # %% ../../nbs/experiment/runner.ipynb #77280f87
-def _one_line(text): return ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
+def _error_line(text): return ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
 
 def _failure(run, e, when=''):
     "The record of a run that failed."
     lines = ''.join(format_exception(e)).splitlines()
-    return dict(status='failed', **run._asdict(), error=_one_line(f'{when}{type(e).__name__}: {e}'),
-                traceback=[o for o in map(_one_line, lines[-60:]) if o])
+    return dict(status='failed', **run._asdict(), error=_error_line(f'{when}{type(e).__name__}: {e}'),
+                traceback=[o for o in map(_error_line, lines[-60:]) if o])
 
 # %% ../../nbs/experiment/runner.ipynb #run00013
 def _is_full(folder, e):
@@ -220,7 +220,8 @@ def _log_line(self:Runner, run, res):
     task, _, *words = run_words(run)
     done = res['status'] == 'done'
     reused = f", reuses {', '.join(dict.fromkeys(res['reused']))}" if res.get('reused') else ''
-    outcome = f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}" if done else f"FAILED, {res['error']}"
+    outcome = f"FAILED, {res['error']}" if not done else (
+        f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}")
     return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
 
 # %% ../../nbs/experiment/runner.ipynb #0eec730a

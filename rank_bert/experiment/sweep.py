@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import pandas as pd, torch
+import torch
 from fastai.callback.core import Callback
 from fastcore.basics import chunked, noop, patch
 from fastcore.meta import delegates

@@ -1,4 +1,4 @@
-"""Leave out neurons of the feed-forward layers, and let the others answer for them.
+"""Leave out neurons of the feed-forward layers, and let the others make up for them.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/neurons.html.md"""
 
@@ -56,7 +56,7 @@ def removals(
     grads:torch.Tensor, # Second moment (m, m) of the gradient at the output
     steps:int=12, # Number of levels; each has n/steps inputs less than the one before
 ): # Pairs of a `Level` and the weight (m, kept) for it: all inputs first, then fewer and fewer
-    "Remove inputs of a matrix level by level, and let the others answer for them."
+    "Remove inputs of a matrix level by level, and let the others make up for them."
     w, inverse, left = to_float64(weight), _damped_inverse(to_float64(inputs)), damped_root(to_float64(grads), 1e-9)
     keep, cost = torch.arange(len(inverse), device=inverse.device), 0.
     drop = math.ceil(len(keep)/check_count(steps, 'steps', most=len(keep)))
@@ -135,7 +135,7 @@ def narrow(
     keep:torch.Tensor, # Numbers of the neurons to keep
     calibration, # A `Calibration` of the model as it was
 ):
-    "Give a feed-forward part fewer neurons, and let them answer for the others."
+    "Give a feed-forward part fewer neurons, and let them make up for the others."
     (inner, outer), n = (l.module for l in f), f.outer.shape[1]
     if len(keep) == n: return
     rows = inner_rows(f, keep)
@@ -169,7 +169,7 @@ def prune_neurons(
     steps:int=12, # Levels of each layer to choose from
     levels:list=None, # From `neuron_levels` of the same model and calibration, which takes most of the time
 )->nn.Module: # A copy with fewer neurons
-    "Leave out the feed-forward neurons that the others answer for best."
+    "Leave out the feed-forward neurons that the others make up for best."
     check_fraction(keep, 'keep')
     levels, new = levels or neuron_levels(model, calibration, steps), copy.deepcopy(model)
     enc, parts = encoder_of(new), feed_forwards(new)
