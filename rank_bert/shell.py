@@ -56,7 +56,7 @@ def several(
 )->Arg: # Its check returns a tuple
     "Make the type of an argument that takes values separated by commas."
     def check(values, name):
-        texts = re.split(r',(?![^()]*\))', values) if isinstance(values, str) else None # commas in brackets do not count
+        texts = re.split(r',(?![^()]*\))', values) if isinstance(values, str) else None # no commas in brackets
         items = listify(values) if texts is None else [o.strip() for o in texts if o.strip()]
         try: items = tuple(map(arg, items))
         except ValueError as e: raise ValueError(f'{name} {values!r}: {e}') from None
