@@ -132,7 +132,9 @@ def say_json(
 )->bool: # Was it printed?
     "Print one JSON object on a line, with --json."
     if 'json' not in _silent.get(): return False
-    if hasattr(record, 'to_dict'): record = dict(rows=record.to_dict('records'))
+    if hasattr(record, 'to_dict'):
+        numbered = list(record.index) == list(range(len(record)))
+        record = dict(rows=(record if numbered else record.reset_index()).to_dict('records'))
     record = record if isinstance(record, dict) else dict(result=record)
     print(json_text(record, default=lambda o: o.item() if hasattr(o, 'item') else str(o)), flush=True)
     return True
