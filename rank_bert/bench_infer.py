@@ -71,7 +71,7 @@ def bench_backends(
     multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), the two ratios, and the share of linear weights `kept`
+)->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
     pairs, shapes, tables = _pairs(backends, precisions), [_batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):

@@ -21,7 +21,7 @@ from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command,
 
 # %% ../nbs/cli_compress.ipynb #cc000007
 def _recorded_data(folder):
-    "The rows that a model was fine-tuned on, their number and `max_length`, from its `results.json`."
+    "Read from `results.json` the rows that a model was fine-tuned on, their number and `max_length`."
     rows, saved, f = recorded_rows(folder), saved_settings(folder), Path(folder)/'results.json'
     if not rows:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a --task and its --source, or --data '
@@ -120,7 +120,7 @@ def _write_model(model, tokenizer, dense, folder):
 
 # %% ../nbs/cli_compress.ipynb #cc000018
 def _compress_results(model, scores, settings):
-    "What `results.json` holds of a compression."
+    "Collect what `results.json` holds of a compression."
     from rank_bert.rank.card import bytes_by_part
     done, config = model.compression, getattr(model, 'model', model).config
     weights = {k: (tuple(v.shape), v.nbytes) for k, v in model.named_parameters()}

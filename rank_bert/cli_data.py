@@ -16,13 +16,13 @@ from .shell import check_source, labels_of, option, saved_settings, task_for
 
 # %% ../nbs/cli_data.ipynb #a0c9866b
 def _existing(path):
-    "The absolute path of a file or folder."
+    "Make the path of a file or folder absolute."
     p = Path(path).expanduser().resolve()
     if p.exists(): return str(p)
     raise FileNotFoundError(f'{path}: no such file')
 
 def _validation(valid, data):
-    "A file, a fraction, or the name of a split in a folder; None for the default of `text_dls`."
+    "Read `valid`: a file, a fraction, or the name of a split in a folder; None for the default of `text_dls`."
     if valid is None or Path(str(valid)).expanduser().exists(): return valid and _existing(valid)
     try: return float(check_fraction(float(valid), option('valid'), one=False))
     except ValueError:
@@ -114,14 +114,14 @@ def check_own(
 
 # %% ../nbs/cli_data.ipynb #e5de376d
 def _task_items(task, source):
-    "The texts and labels of each validation split of a GLUE task."
+    "Read texts and labels of each validation split of a GLUE task."
     from rank_bert.data.glue import glue_task, load_glue
     t, data = glue_task(task), load_glue(task, source)
     columns = lambda rows: [rows[k][:] for k in t.text_cols]
     return {k: (columns(data[k]), data[k]['label'][:]) for k in t.valid_splits}
 
 def _own_items(data, text_cols, label_col, valid, split_seed, vocab=None, regression=None):
-    "The texts and labels of each validation split of a file."
+    "Read texts and labels of each validation split of a file."
     from rank_bert.data.labels import Labels
     from rank_bert.data.tables import find_text_cols, read_data, split_data, table_column
     train, valids = split_data(read_data(data), valid, split_seed)

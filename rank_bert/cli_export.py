@@ -17,7 +17,7 @@ from .shell import (Count, Fraction, Positive, command, load_tokenizer, one_of, 
 
 # %% ../nbs/cli_export.ipynb #ce000006
 def _texts_to_compare(folder, file, n=256):
-    "The first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
+    "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     if file:
         from rank_bert.data.tables import read_lines
         return list(text_items(read_lines(file)[:n], texts_per_row(folder)))
@@ -45,7 +45,8 @@ def export(
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     model_config(folder)
     if vocabulary == 'seen' and not texts:
-        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all that you have')
+        raise ValueError('--vocabulary seen drops words that do not occur: '
+                         'pass --texts with a file of all that you have')
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{to}'), overwrite)
     from rank_bert.deploy.export import export as write

@@ -59,17 +59,17 @@ def _by_length(answer):
     return run
 
 def _chunk_size(bs, most=4096):
-    "The number of texts to read before the first is answered: 1 if somebody waits for it."
+    "Choose how many texts to read before the first is answered: 1 if somebody waits for it."
     return 1 if bs == 1 or in_shell() and sys.stdin.isatty() else most
 
 # %% ../nbs/cli_predict.ipynb #b523e32f
 def _text_items(folder, texts):
-    "Texts and pairs from the command line and stdin."
+    "Read texts and pairs from the command line and stdin."
     from rank_bert.data.tables import check_texts
     return text_items(read_texts(check_texts(texts)), texts_per_row(folder))
 
 def _file_items(folder, data, cols):
-    "Texts and pairs from the rows of a file."
+    "Read texts and pairs from the rows of a file."
     from rank_bert.data.tables import check_texts, find_text_cols, read_file, table_column
     table, n = read_file(data), texts_per_row(folder)
     cols = cols or saved_settings(folder).get('text_cols') or find_text_cols(table, [])
@@ -79,7 +79,7 @@ def _file_items(folder, data, cols):
 
 # %% ../nbs/cli_predict.ipynb #127b306c
 def _answers_of(folder, tokenizer, max_length, bs):
-    "A function that gives the rows of probabilities of texts, the kind of the head, and the names of its labels."
+    "Make a function from texts to rows of probabilities, and give the kind of the head and the names of its labels."
     if is_exported(folder):
         from rank_bert.deploy.runtime import Predictor
         p = Predictor(folder)
@@ -93,19 +93,19 @@ def _answers_of(folder, tokenizer, max_length, bs):
 
 # %% ../nbs/cli_predict.ipynb #99c399e0
 def _prediction(p, kind, labels):
-    "The label of one row of probabilities, and the probability of each label; a regression has only a value."
+    "Give the label of one row of probabilities, and the probability of each label; a regression has only a value."
     if kind == 'regression': return float(p[0]), {}
     each = dict(zip(labels, map(float, p)))
     if kind == 'multi_label_classification': return ','.join(k for k, v in each.items() if v > 0.5), each
     return labels[int(p.argmax())], each
 
 def _prediction_line(label, each):
-    "A prediction for the shell, separated by tabs."
+    "Write a prediction for the shell, separated by tabs."
     label = printable(label) if isinstance(label, str) else f'{label:.4f}'
     return '\t'.join([label, *(f'{printable(k)}={v:.4f}' for k, v in each.items())])
 
 def _prediction_record(label, each):
-    "A prediction for a machine."
+    "Make the record of a prediction for a machine."
     return dict(label=label, probabilities=each) if each else dict(value=label)
 
 # %% ../nbs/cli_predict.ipynb #2fc5bbc7

@@ -102,7 +102,7 @@ def finetune(
 
 # %% ../nbs/cli_train.ipynb #c6b49316
 def _rank(rank):
-    "A rank from the shell: a whole number, or a fraction of the weights."
+    "Parse a rank from the shell: a whole number, or a fraction of the weights."
     return int(rank) if rank is not None and rank >= 1 and rank == int(rank) else rank
 
 def _say_step(row):

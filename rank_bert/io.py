@@ -194,7 +194,7 @@ def new_file(
 
 # %% ../nbs/io.ipynb #45b1f187
 def _finite(o):
-    "A record with None for numbers that are not finite."
+    "Put None in place of numbers that are not finite."
     if isinstance(o, dict): return {k: _finite(v) for k, v in o.items()}
     if isinstance(o, (list, tuple)): return [_finite(v) for v in o]
     return None if isinstance(o, float) and not math.isfinite(o) else o

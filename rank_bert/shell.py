@@ -56,7 +56,7 @@ def several(
 )->Arg: # Its check returns a tuple
     "Make the type of an argument that takes values separated by commas."
     def check(values, name):
-        texts = re.split(r',(?![^()]*\))', values) if isinstance(values, str) else None # commas in brackets do not count
+        texts = re.split(r',(?![^()]*\))', values) if isinstance(values, str) else None # no commas in brackets
         items = listify(values) if texts is None else [o.strip() for o in texts if o.strip()]
         try: items = tuple(map(arg, items))
         except ValueError as e: raise ValueError(f'{name} {values!r}: {e}') from None
@@ -132,7 +132,9 @@ def say_json(
 )->bool: # Was it printed?
     "Print one JSON object on a line, with --json."
     if 'json' not in _silent.get(): return False
-    if hasattr(record, 'to_dict'): record = dict(rows=record.to_dict('records'))
+    if hasattr(record, 'to_dict'):
+        numbered = list(record.index) == list(range(len(record)))
+        record = dict(rows=(record if numbered else record.reset_index()).to_dict('records'))
     record = record if isinstance(record, dict) else dict(result=record)
     print(json_text(record, default=lambda o: o.item() if hasattr(o, 'item') else str(o)), flush=True)
     return True

@@ -170,7 +170,7 @@ def unigram_entropy(
 
 # %% ../../nbs/data/corpus.ipynb #79db0dfa
 def _pack_documents(corpus):
-    "The tokens with a separator between documents, and one row end after all of them."
+    "Put a separator between documents, and one row end after all of them."
     at = corpus.documents[1:-1]
     ids = np.insert(corpus.ids, at, corpus.tokenizer.sep_token_id)
     return ids, np.insert(corpus.heads, at, True), np.array([0, len(ids)])
@@ -180,7 +180,7 @@ LAYOUTS = dict(packed=_pack_documents, document=lambda c: (c.ids, c.heads, c.doc
 
 # %% ../../nbs/data/corpus.ipynb #cdd9cff3
 def _ranges(starts, lens):
-    "The numbers from each of `starts` on, `lens` of them, one range after the other."
+    "Count from each of `starts` on, `lens` numbers each, one range after the other."
     return np.repeat(starts - np.r_[0, lens.cumsum()[:-1]], lens) + np.arange(lens.sum())
 
 def _row_bounds(bounds, width):
@@ -222,7 +222,7 @@ def _assemble_rows(ids, heads, starts, lens, tokenizer, **kwargs):
 
 # %% ../../nbs/data/corpus.ipynb #5a22f723
 def _sentence_pairs(corpus, max_length, seed):
-    "Rows of two segments, the second of which follows the first in about half of them."
+    "Make rows of two segments, the second of which follows the first in about half of them."
     starts, lens = _row_bounds(corpus.documents, max_length - 3)
     starts, lens = starts[lens > 1], lens[lens > 1]
     if len(lens) < 4:

@@ -92,7 +92,7 @@ def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.star
 # %% ../../nbs/data/glue.ipynb #57d36128
 @patch
 def _label_numbers(self:GlueTask, table, path):
-    "Class numbers, or scores, of labels as written."
+    "Turn labels as written into class numbers, or scores."
     column = table_column(table, self.label_in_file, path)
     known = {p: i for i, o in enumerate(self.labels or ()) for p in (o, str(i))}
     res = [read_score(o) if self.labels is None else known.get(o) for o in column]
@@ -122,7 +122,7 @@ def read_file(self:GlueTask,
 # %% ../../nbs/data/glue.ipynb #75dacef9
 @patch
 def _file_row(self:GlueTask, i, row, names):
-    "Row `i` of an official file whose columns are `names`."
+    "Make row `i` of an official file whose columns are `names`."
     y = row['label']
     label = f'{y:.3f}' if self.labels is None else self.labels[y] if self.words else str(y)
     vals = {'index': str(i), 'id': str(i), 'star': '', self.label_in_file: label}

@@ -110,7 +110,7 @@ def _name_classes(o, names):
     return names[o] if isinstance(o, int) and 0 <= o < len(names) else o
 
 def _dataset_columns(ds):
-    "Columns of a `Dataset`, with names in place of class numbers, and the names of the classes."
+    "Read the columns of a `Dataset`, with names in place of class numbers, and the names of the classes."
     features = {k: getattr(v, 'feature', v) for k, v in ds.features.items()}
     classes = {k: list(v.names) for k, v in features.items() if isinstance(v, datasets.ClassLabel)}
     return {k: _name_classes(v, classes.get(k, ())) for k, v in ds.with_format('arrow')[:].to_pydict().items()}, classes

@@ -75,7 +75,7 @@ def cache_folder()->Path: # `$RANK_BERT_CACHE` if it is set
     return Path(os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert')
 
 def _tokenizer_state(tokenizer):
-    "Everything that decides what a tokenizer gives, without the truncation and padding of its latest call."
+    "Collect what decides what a tokenizer gives, without the truncation and padding of its latest call."
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     return [{k: v for k, v in state.items() if k not in ('truncation', 'padding')},
             tokenizers.__version__, tokenizer.model_input_names, tokenizer.truncation_side]

@@ -45,7 +45,7 @@ class _PairCounts:
     def _push(self, pairs):
         for p in pairs: heapq.heappush(self.heap, (-self.counts[p], p))
     def best(self):
-        "The most frequent pair and its count; the alphabetically first among equals."
+        "Find the most frequent pair and its count; the alphabetically first among equals."
         while self.heap:
             n, p = heapq.heappop(self.heap)
             if -n == self.counts[p] and n: return p, -n

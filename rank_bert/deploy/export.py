@@ -178,7 +178,7 @@ def pytorch_engine(
 
 # %% ../../nbs/deploy/export.ipynb #de000018
 def _disagreement(kind, a, b):
-    "Mean divergence of predictions `b` from `a`, and the share of texts whose labels differ."
+    "Measure the mean divergence of predictions `b` from `a`, and the share of texts whose labels differ."
     labels = dict(single_label_classification=lambda z: z.argmax(-1)[:, None],
                   multi_label_classification=lambda z: z > 0)
     label = labels.get(kind, lambda z: z[:, :0])
@@ -187,7 +187,7 @@ def _disagreement(kind, a, b):
 
 # %% ../../nbs/deploy/export.ipynb #de000020
 def _runs_of(graph, predictors):
-    "What to time: the dense model in PyTorch, the model itself in PyTorch, and each engine."
+    "List what to time: the dense model in PyTorch, the model itself in PyTorch, and each engine."
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     return {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph),
             **{k: p._run_engine for k, p in predictors.items()}}
@@ -232,7 +232,7 @@ def fastest(
 
 # %% ../../nbs/deploy/export.ipynb #de000025
 def _default_texts():
-    "The validation sentences of the sample data."
+    "Load the validation sentences of the sample data."
     from rank_bert.data.glue import load_glue
     return load_glue('sst2', 'sample')['validation']['sentence'][:]
 

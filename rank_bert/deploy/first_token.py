@@ -16,7 +16,7 @@ aten = torch.ops.aten
 def _sizes(node): return [str(s) for s in node.meta['val'].shape]
 
 def _elementwise(n, axis):
-    "Inputs are broadcast from the right."
+    "Map the axis to that of each input, which is broadcast from the right."
     at = {i: axis - len(_sizes(n)) + len(_sizes(i)) for i in n.all_input_nodes if torch.is_tensor(i.meta['val'])}
     return {i: k for i, k in at.items() if k >= 0 and _sizes(i)[k] != '1'}
 
@@ -43,7 +43,7 @@ _RULES = {aten.linear: _last_axis, aten.transpose: _transposed, aten.view: _resh
     **dict.fromkeys((aten.dropout, aten.to, aten.contiguous, aten.clone), _elementwise)}
 
 def _inputs_needed(n, axis):
-    "Axes of the inputs of which the first position is enough to get that of a node; None if there is no rule."
+    "Find the axes of the inputs of which the first position gives that of a node; None if there is no rule."
     rule = _RULES.get(n.target.overloadpacket, _elementwise if torch.Tag.pointwise in n.target.tags else None)
     return rule and rule(n, axis)
 

@@ -130,7 +130,7 @@ def check_graph(
 LEAST_INT8 = 16
 
 def _float_products(m):
-    "Names of the products that stay in float32: thin ones, and those of two activations."
+    "Name the products that stay in float32: thin ones, and those of two activations."
     shapes = {t.name: tuple(t.dims) for t in m.graph.initializer}
     thin = [n.name for n in m.graph.node if n.op_type in ('MatMul', 'Gemm')
             and min(shapes.get(n.input[1], (0,))) < LEAST_INT8]

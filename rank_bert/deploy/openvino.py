@@ -15,7 +15,7 @@ from .runtime import needs_extra
 
 # %% ../../nbs/deploy/openvino.ipynb #do000008
 def _int8_input(node, least_rows=256):
-    "Which input of a node to store in int8: of a product the weights, of a lookup a large table; None otherwise."
+    "Choose which input of a node to store in int8: the weights of a product, the large table of a lookup, or None."
     i = dict(MatMul=1, Gather=0).get(node.get_type_name())
     if i is None or (src := node.input_value(i).get_node()).get_type_name() != 'Constant': return None
     shape = list(src.get_output_shape(0))

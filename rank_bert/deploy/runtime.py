@@ -26,7 +26,7 @@ INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='
 KINDS = ('single_label_classification', 'multi_label_classification', 'regression', 'embedding')
 
 def _file_hash(path):
-    "SHA-256 of a file."
+    "Compute the SHA-256 of a file."
     h = hashlib.sha256()
     with open(path, 'rb') as f:
         while chunk := f.read(2**20): h.update(chunk)

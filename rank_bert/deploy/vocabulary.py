@@ -19,7 +19,7 @@ from ..models.anatomy import encoder_of
 
 # %% ../../nbs/deploy/vocabulary.ipynb #vo000006
 def _seen_ids(state, texts):
-    "Ids of the tokens to keep, in order, of a tokenizer in the form of its JSON file."
+    "List the ids to keep, in order, of a tokenizer in the form of its JSON file."
     model = state['model']
     if model['type'] != 'WordPiece':
         raise ValueError(f"only a WordPiece vocabulary can be cut, and this tokenizer has {model['type']}: its tokens "

@@ -321,7 +321,8 @@ def neurons_of(
     "List the feed-forward parts whose neurons differ from the config."
     enc = encoder_of(model)
     config, prefix = enc.base_model.config, f'{enc.base_model_prefix}.'
-    full = next((getattr(config, k) for k in ('intermediate_size', 'hidden_dim', 'd_inner') if hasattr(config, k)), None)
+    names = 'intermediate_size', 'hidden_dim', 'd_inner'
+    full = next((getattr(config, k) for k in names if hasattr(config, k)), None)
     found = {f.outer.name.removeprefix(prefix): f.outer.shape[1] for f in feed_forwards(enc)}
     return {n: k for n, k in found.items() if k != full}
 

@@ -184,7 +184,8 @@ class ScratchBert(nn.Module):
         if not isinstance(config, BertConfig):
             raise TypeError(f'expected a BertConfig, as bert_config makes, not {type(config).__name__}')
         if config.is_decoder or config.add_cross_attention:
-            raise ValueError('the config is of a decoder (is_decoder or add_cross_attention): ScratchBert is an encoder')
+            raise ValueError('the config is of a decoder (is_decoder or add_cross_attention): '
+                             'ScratchBert is an encoder')
         c = self.config = config
         self.embeddings = Embeddings(c.vocab_size, c.hidden_size, c.max_position_embeddings, c.type_vocab_size,
                                      c.layer_norm_eps, c.hidden_dropout_prob)

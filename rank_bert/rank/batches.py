@@ -78,8 +78,9 @@ def batches_of_texts(
     "Tokenise texts as a model expects them."
     tok, config = _tokenizer_of(model), encoder_of(model).config
     longest = min(tok.model_max_length, getattr(config, 'max_position_embeddings', None) or 512, 512)
-    run = lambda part: tok(part, padding=True, truncation=True, max_length=longest, return_tensors='pt')
-    return [dict(run([t if isinstance(t, str) else list(t) for t in texts[i:i + bs]])) for i in range(0, len(texts), bs)]
+    items = [t if isinstance(t, str) else list(t) for t in texts]
+    return [dict(tok(items[i:i + bs], padding=True, truncation=True, max_length=longest, return_tensors='pt'))
+        for i in range(0, len(items), bs)]
 
 # %% ../../nbs/rank/batches.ipynb #0batch02
 def longest_sentences(

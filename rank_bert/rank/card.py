@@ -123,7 +123,8 @@ def write_card(
         base_model=facts.get('base model'), pipeline_tag=_TASKS.get(head, 'feature-extraction'))
     text = file.read_text(encoding='utf-8') if file.is_file() else f'---\n{data.to_yaml()}\n---\n\n# {kind}\n'
     before, _, rest = text.partition(_CARD.partition('\n')[0])
-    file.write_text(f"{before.rstrip()}\n\n{lines}{rest.partition(_CARD.splitlines()[-1]+chr(10))[2]}", encoding='utf-8')
+    after = rest.partition(_CARD.splitlines()[-1] + '\n')[2]
+    file.write_text(f'{before.rstrip()}\n\n{lines}{after}', encoding='utf-8')
 
 after_saving(PreTrainedModel, 'save_pretrained', lambda model, folder: write_card(folder, model))
 

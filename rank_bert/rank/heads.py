@@ -55,7 +55,7 @@ def reshape_heads(
 Circuits = namedtuple('Circuits', 'query key value output')
 
 def _with_bias(linear):
-    "The weight of a linear layer, with its bias as a last column."
+    "Append the bias of a linear layer to its weight, as a last column."
     w = to_float64(linear.weight)
     b = torch.zeros(len(w)).to(w) if linear.bias is None else to_float64(linear.bias)
     return torch.cat([w, b[:, None]], 1)
@@ -118,7 +118,7 @@ def _second_moment_root(stats):
 
 # %% ../../nbs/rank/heads.ipynb #00headsc
 def _circuit_roots(name, calibration):
-    "Roots of the moments at the input of an attention block and at its output; None where nothing is known."
+    "Compute roots of the moments at the input of an attention block and at its output; None where nothing is known."
     if calibration is None: return None, None
     g = calibration[name.removesuffix('self')+'output.dense'].get('grad_second_moment')
     inputs = calibration.needed(name+'.query', 'truncate_heads', 'mean', 'covariance')
@@ -204,7 +204,7 @@ def _heads_to_prune(model, blocks, heads, calibration):
 
 # %% ../../nbs/rank/heads.ipynb #af3af4f1
 def _mean_input(calibration, name):
-    "The mean input of a layer, weighted by its gradients where they are known."
+    "Look up the mean input of a layer, weighted by its gradients where they are known."
     best = 'weighted_mean' if 'weighted_mean' in calibration[name] else 'mean'
     return calibration.needed(name, 'prune_heads', best)[best]
 

@@ -61,7 +61,7 @@ def _check_files(found, files):
 
 # %% ../../nbs/rank/hf.ipynb #ba921c67
 def _thin_like(m, rank):
-    "A layer of rank `rank` in place of `m`, whose weights transformers loads."
+    "Make a layer of rank `rank` in place of `m`, whose weights transformers loads."
     like = dict(device=m.weight.device, dtype=m.weight.dtype)
     if is_linear(m): return LowRankLinear(m.in_features, m.out_features, rank, m.bias is not None, **like)
     return LowRankEmbedding(m.num_embeddings, m.embedding_dim, rank, m.padding_idx, **like)

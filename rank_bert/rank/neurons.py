@@ -152,8 +152,8 @@ def narrow(
 # %% ../../nbs/rank/neurons.ipynb #0neuro20
 def _pick_levels(levels, sizes, fraction):
     "Choose a level for each feed-forward part; `sizes` are the weights of one neuron."
-    choices = [Choices(range(len(ls)), np.array([s*len(l.keep) for l in ls[::-1]]), np.array([l.cost for l in ls[::-1]]),
-        ls[-1].cost) for ls, s in zip(levels, sizes)]
+    choices = [Choices(range(len(ls)), np.array([s*len(l.keep) for l in ls[::-1]]),
+        np.array([l.cost for l in ls[::-1]]), ls[-1].cost) for ls, s in zip(levels, sizes)]
     least, full = (sum(c.costs[i] for c in choices) for i in (0, -1))
     if fraction*full < least:
         raise ValueError(f"keep must be at least {math.ceil(1e4*least/full)/1e4} with this number of steps, got "

@@ -57,7 +57,7 @@ class RankPlan(dict):
 
 # %% ../../nbs/rank/plan.ipynb #feab2360
 def _layer_and_part(name):
-    "Layer number and the rest of a module name."
+    "Split a module name into the layer number and the rest."
     m = re.search(r'(?:^|\.)(\d+)\.(.+)$', name)
     return (int(m.group(1)), m.group(2)) if m else (-1, name)
 
@@ -69,7 +69,7 @@ def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA>
     return df.assign(kept=df.weights/(df.out*df['in']))
 
 def _for_display(plan):
-    "The table of a plan, with 'dense' where there is no rank."
+    "Make the table of a plan, with 'dense' where there is no rank."
     t = plan.table()
     return t.assign(rank=[str(r) if r else 'dense' for r in plan.values()])
 

@@ -331,7 +331,7 @@ def _divergences(dense, models, batches):
     return torch.cat(found, 1)
 
 def _choose(divergences):
-    "Choose among nothing, layers, and layers with head; they must not do harm, the head must help, by a standard error."
+    "Choose among nothing, layers, and layers with head, if they do no harm, and the head helps, by a standard error."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]

@@ -41,8 +41,8 @@ def _adapter_ranks(hf, r, roles):
     if not layers: raise ValueError('the rank plan leaves every layer as it is: there is nothing to train')
     if clipped := [l for l in layers if l.rank and check_count(plan[l.name], f'the rank of {l.name}') > l.rank]:
         plan |= {l.name: l.rank for l in clipped}
-        warnings.warn(f"{len(clipped)} of {len(layers)} layers are factorised to a rank below the one you ask for: their "
-            f"adapters get the rank of the layer, such as {clipped[0].rank} for {clipped[0].name}", stacklevel=3)
+        warnings.warn(f"{len(clipped)} of {len(layers)} layers are factorised to a rank below the one you ask for: "
+            f"their adapters get the rank of the layer, such as {clipped[0].rank} for {clipped[0].name}", stacklevel=3)
     shapes = {l.name: _adapter_shapes(l) for l in layers}
     ranks = {k: plan[n] for n, ks in shapes.items() for k in ks}
     return RankPlan(ranks, {k: s for ks in shapes.values() for k, s in ks.items()})
@@ -91,8 +91,8 @@ def _dora(ranks, **settings): return _lora(ranks, use_dora=True, **settings)
 @lora_variant('adalora')
 def _adalora(ranks, **settings):
     if len({*ranks.values()}) > 1:
-        raise ValueError("variant='adalora' shares the rank out itself: pass r as one number, the mean rank in the end, "
-            f"of at most {min(map(min, ranks.shapes.values()))}")
+        raise ValueError("variant='adalora' shares the rank out itself: pass r as one number, the mean rank in the "
+            f"end, of at most {min(map(min, ranks.shapes.values()))}")
     r = next(iter(ranks.values()))
     start = min(r+(r+1)//2, *map(min, ranks.shapes.values()))
     defaults = dict(target_r=r, init_r=start, deltaT=1, total_step=1, target_modules=list(ranks))

@@ -91,8 +91,8 @@ def check_heads(
 ):
     "Raise `ValueError` unless attention can be compared head by head."
     if student != teacher:
-        raise ValueError(f"the student has {student} attention heads in a layer, the teacher {teacher}: give the student "
-                         "as many heads (TinyBERT does), or leave 'attention' out of the weights")
+        raise ValueError(f"the student has {student} attention heads in a layer, the teacher {teacher}: give the "
+                         "student as many heads (TinyBERT does), or leave 'attention' out of the weights")
 
 # %% ../../nbs/train/distill_losses.ipynb #92a8e745
 DISTIL_LOSSES = {}

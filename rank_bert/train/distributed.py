@@ -18,7 +18,7 @@ from torch import distributed
 
 # %% ../../nbs/train/distributed.ipynb #dis00006
 def _own_rows(n, rank, world):
-    "The rows of a batch of `n` that a process takes, each row once; all if there are fewer rows than processes."
+    "List the rows of a batch of `n` that a process takes; all if there are fewer rows than processes."
     return torch.arange(n) if n < world else torch.arange(rank, n, world)
 
 # %% ../../nbs/train/distributed.ipynb #dis00009
@@ -50,7 +50,7 @@ class ShareBatches(Callback):
 
 # %% ../../nbs/train/distributed.ipynb #dis00012
 def _trainer():
-    "fastai's callback that wraps the model for several processes, without its loaders."
+    "Make fastai's callback that wraps the model for several processes, without its loaders."
     if not find_spec('accelerate'):
         raise ImportError('several devices need accelerate, which is not installed: pip install accelerate')
     from fastai.distributed import DistributedTrainer

@@ -27,7 +27,8 @@ class LogToWandb(Callback):
     def before_fit(self):
         with needs_extra('log'): import wandb
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.run_of = wandb.init(**dict(project='rank_bert', name=self.folder.name, dir=str(self.folder)) | self.settings)
+        defaults = dict(project='rank_bert', name=self.folder.name, dir=str(self.folder))
+        self.run_of = wandb.init(**defaults | self.settings)
     def after_epoch(self):
         values = dict(zip(self.recorder.metric_names[1:-1], self.recorder.log[1:-1])) # without epoch and time
         self.run_of.log(values | dict(lr=self.opt.hypers[-1]['lr']), step=self.epoch + 1)
