@@ -9,9 +9,9 @@ __all__ = ['Part', 'METHODS', 'Call', 'method', 'dense_size', 'Compressor', 'all
            'method_name', 'needs_data', 'takes', 'model_bytes', 'method_table']
 
 # %% ../../nbs/experiment/methods.ipynb #meth0003
-import ast, copy, inspect, re, tempfile
+import ast, copy, inspect, re, tempfile, warnings
 from collections import namedtuple
-from functools import wraps
+from functools import partial, wraps
 from math import prod
 from pathlib import Path
 
@@ -23,10 +23,11 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_count, check_name, check_positive, check_text
 from ..deploy.export import GRAPHS, export
 from ..deploy.runtime import Predictor
+from .store import Store
 from ..models.anatomy import attentions, encoder_of, feed_forwards, linears
 from ..rank.allocate import Choices, optimal
 from ..rank.batches import longest_sentences, mean_divergence, predictions
-from ..rank.calibrate import calibrate
+from ..rank.calibrate import Calibration, calibrate
 from ..rank.decompose import DECOMPOSITIONS
 from ..rank.decomposed import Decomposed
 from ..rank.heads import head_importance, prune_heads
@@ -74,6 +75,7 @@ class Compressor:
         n_samples:int=1024, # Texts to calibrate on
         steps:int=1, # Decompose in this many steps, and calibrate before each
         lr:float=1e-4, # Largest learning rate of parts that train, unless they have their own
+        kept:Path=None, # File that keeps the calibration of the fine-tuned model; default: none
     ): store_attr(); self.reused, self.expected = [], None
 
     def once(self,
@@ -96,6 +98,28 @@ def texts(self:Compressor)->list: # Batches of one text
     "Read the training texts to learn from."
     return longest_sentences(self.learn.dls.train.new(), self.n_samples)
 
+def _moved(stats, device):
+    "Move the tensors of a calibration to a device, in place, and shared ones once."
+    known = {}
+    for s in (*stats.values(), stats.words):
+        s.update({k: known.setdefault(id(v), v.to(device)) for k, v in s.items() if torch.is_tensor(v)})
+    return stats
+
+@patch
+def _on_disk(self:Compressor, make):
+    "Read the calibration of the fine-tuned model, or make and write it, one process at a time."
+    with Store(self.kept.parent).claim(self.kept, wait=True):
+        try:
+            res = Calibration.load(self.kept)
+            res.check(self.learn.model)
+            self.reused.append('calibration on disk')
+            return _moved(res, next(self.learn.model.parameters()).device)
+        except FileNotFoundError: pass
+        except ValueError as e: warnings.warn(f'{self.kept} is no use ({e}): we calibrate again')
+        res = make()
+        res.save(self.kept)
+        return res
+
 @patch
 def calibration(self:Compressor,
     learn, # Learner
@@ -104,7 +128,8 @@ def calibration(self:Compressor,
     def make():
         set_seed(self.seed)
         return calibrate(learn.model, self.texts(), n_samples=None, seed=self.seed, progress=False)
-    return self.once(learn, 'calibration', None, make)
+    kept = self.kept and learn is self.learn
+    return self.once(learn, 'calibration', None, partial(self._on_disk, make) if kept else make)
 
 @patch
 def fraction(self:Compressor,
@@ -350,10 +375,10 @@ def _joint_part(learn, run, shared, multiple_of:int=1):
     return small
 
 # %% ../../nbs/experiment/methods.ipynb #meth0045
-def _copied(learn):
+def _copied(learn, **kwargs):
     "A learner of a copy of the model, which draws its epochs from the beginning."
     dls = copy.copy(learn.dls)
-    dls.loaders = [learn.dls.train.new(), *learn.dls.loaders[1:]]
+    dls.loaders = [learn.dls.train.new(**kwargs), *learn.dls.loaders[1:]]
     return learn.with_model(copy.deepcopy(learn.model), dls)
 
 def _trained(learn, shared, epochs, lr, *cbs):
@@ -363,9 +388,9 @@ def _trained(learn, shared, epochs, lr, *cbs):
 
 # %% ../../nbs/experiment/methods.ipynb #meth0046
 @method('retune')
-def _retune(learn, run, shared, epochs:int=1, lr:float=None):
-    "Train on."
-    return _trained(_copied(learn), shared, epochs, lr)
+def _retune(learn, run, shared, epochs:int=1, lr:float=None, bs:int=None):
+    "Train on, perhaps with another batch size."
+    return _trained(_copied(learn, **(dict(bs=bs) if bs else {})), shared, epochs, lr)
 
 @method('distil')
 def _distil(learn, run, shared, epochs:int=1, lr:float=None, temperature:float=2.):

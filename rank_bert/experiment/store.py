@@ -276,7 +276,7 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
 @patch
 def clear(self:Store):
     "Remove what killed processes left."
-    for o in ('', 'runs', 'models'): clear_unfinished(self.folder/o)
+    for o in ('', 'runs', 'models', 'calibrations'): clear_unfinished(self.folder/o)
 
 @patch
 def open(self:Store):
@@ -285,7 +285,7 @@ def open(self:Store):
         names = ', '.join(found[:3] + ['...']*(len(found) > 3))
         raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
                               f"empty one, such as {self.folder/'sweep'}")
-    for o in ('runs', 'models'): (self.folder/o).mkdir(parents=True, exist_ok=True)
+    for o in ('runs', 'models', 'calibrations'): (self.folder/o).mkdir(parents=True, exist_ok=True)
     for o in ('.lock', 'results.csv', 'report.html'): _no_link(self.folder/o)
     (self.folder/'.lock').touch() # the mark of the folder of a sweep
     self.clear()

@@ -269,7 +269,8 @@ def start(self:Sweep,
     "Fine-tune and load the model that runs start from."
     folder = self.tune(run, tick)
     tuning, learn = _tuning_of(folder), self._learner(run, folder)
-    compressor = Compressor(learn, run.seed, self.n_calibration, self.steps, tuning['lr'])
+    kept = self.folder/'calibrations'/f'{folder.name}_{self.n_calibration}.safetensors'
+    compressor = Compressor(learn, run.seed, self.n_calibration, self.steps, tuning['lr'], kept)
     return lambda run: self._result(run, compressor, tuning)
 
 # %% ../../nbs/experiment/sweep.ipynb #tim10002
