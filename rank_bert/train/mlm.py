@@ -124,15 +124,6 @@ def is_saved_model(
     "Does `model` name saved weights?"
     return isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model))
 
-# %% ../../nbs/train/mlm.ipynb #a38b1dc7
-def _load_mlm(folder, next_sentence):
-    "Load a masked language model, and warn about weights that its folder lacks."
-    cls = AutoModelForPreTraining if next_sentence else AutoModelForMaskedLM
-    res, info = open_model(cls, folder)
-    if lost := sorted(info['missing_keys']):
-        warnings.warn(f'{folder} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
-    return res
-
 # %% ../../nbs/train/mlm.ipynb #7e87ef4e
 def _mlm_config(model, tokenizer, init_std):
     "Make the configuration of a new model for a tokenizer."
@@ -148,11 +139,15 @@ def _mlm_config(model, tokenizer, init_std):
 def _mlm_model(model, tokenizer, next_sentence, init_std=None):
     "Find, load or make a masked language model."
     if isinstance(model, nn.Module): return encoder_of(model)
-    if is_saved_model(model): return _load_mlm(model, next_sentence)
+    cls = AutoModelForPreTraining if next_sentence else AutoModelForMaskedLM
+    if is_saved_model(model):
+        res, info = open_model(cls, model)
+        if lost := sorted(info['missing_keys']):
+            warnings.warn(f'{model} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
+        return res
     config = _mlm_config(model, tokenizer, init_std)
     if next_sentence and not isinstance(config, BertConfig):
         raise ValueError(f'the next-sentence objective is for BERT, not for {config.model_type}')
-    cls = AutoModelForPreTraining if next_sentence else AutoModelForMaskedLM
     res = cls.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
@@ -164,12 +159,6 @@ def _num_positions(model, default):
     table = next(tables, None)
     longest = getattr(model.config, 'max_position_embeddings', default)
     return longest if table is None or table.padding_idx is None else longest - table.padding_idx - 1
-
-# %% ../../nbs/train/mlm.ipynb #8ec36a7c
-def _set_dropout(model, p):
-    "Set every dropout of a model, and leave its config as it is."
-    for m in model.modules():
-        if isinstance(m, nn.Dropout): m.p = p
 
 # %% ../../nbs/train/mlm.ipynb #355731bc
 def _match_rows(model, rows):
@@ -220,7 +209,8 @@ def mlm_learner(
     hf = _mlm_model(model, dls.tokenizer, dls.train_ds.y is not None, init_std)
     _match_rows(hf, dls.train_ds)
     if rank is not None: apply_plan(hf, uniform_ranks(hf, rank))
-    _set_dropout(hf, dropout)
+    for m in hf.modules():
+        if isinstance(m, nn.Dropout): m.p = dropout # the config keeps its own
     kwargs = {'opt_func': adamw, 'lr': 2e-3, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed), GradientClip(1.)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
     learn = MLMLearner(dls, MaskedLM(hf), MaskedLoss(), metrics=[_MaskedPerplexity(), _MaskedAccuracy()],
