@@ -51,8 +51,10 @@ from .experiment.sweep import Sweep
 from .experiment.report import report
 
 # %% ../nbs/all.ipynb #0791e4af
+from .deploy.cost import engine_latency
 from .deploy.export import export
 from .deploy.hub import push_to_hub
+from .deploy.pytorch import first_token_only, without_padding
 from .deploy.runtime import Predictor
 
 # %% ../nbs/all.ipynb #3683dc5c
