@@ -55,7 +55,8 @@ def compress(
         predicted += new.compression.predicted
     if refit and batches: new = refit_compressed(model, new, data, stats, progress, d.model if neurons else None)
     new.compression = dataclasses.replace(new.compression, budget=budget, allocator=allocator, steps=steps,
-        predicted=predicted, cost=cost if isinstance(cost, str) else getattr(cost, 'name', 'custom'), seconds=time.time() - start)
+        predicted=predicted, seconds=time.time() - start,
+        cost=cost if isinstance(cost, str) else getattr(cost, 'name', 'custom'))
     return new
 
 # %% ../../nbs/rank/compress.ipynb #9a97dac1
