@@ -62,18 +62,23 @@ def _data_for(folder, method, texts, n_train, max_length, seed, **named):
     if 'task' in rows: rows['source'] = str(check_source(named['source'] or rows['source'], rows['task']))
     return data
 
+# %% ../nbs/cli_compress.ipynb #cc000050
+def _engine_of(cost):
+    "Split a cost into an engine and its precision; None if it is not of an engine."
+    return cost.split('-') if '-' in cost else None
+
 # %% ../nbs/cli_compress.ipynb #cc000015
 def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, method, compression, **how):
     "Compress a model to a budget, or as far as the loss allows, and its word embedding too if you ask for it."
-    from rank_bert.rank.batches import longest_sentences
     from rank_bert.deploy.cost import engine_latency
+    from rank_bert.rank.batches import longest_sentences
     from rank_bert.rank.compress import compress as compress_model, refit_compressed
     from rank_bert.rank.decomposed import Decomposed, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
     how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
     run = dict(n_samples=n_samples, progress=shows_progress())
-    if how['cost'] not in ('params', 'flops', 'latency'): how['cost'] = engine_latency(model, *how['cost'].split('-'))
+    if engine := _engine_of(how['cost']): how['cost'] = engine_latency(model, *engine)
     if data is not None: data = longest_sentences(data, n_samples)
     seen = data if get_decomposition(method).needs else None
     if max_loss_increase is None:
@@ -160,7 +165,7 @@ def _say_compressed(done, scores, out, was, dense):
 # %% ../nbs/cli_compress.ipynb #cc000020
 Method = one_of('svd', 'fwsvd', 'fwsvd_both', 'whitened', 'kronecker')
 Allocator = one_of('uniform', 'energy', 'optimal')
-Cost = one_of('params', 'flops', 'latency', 'onnx', 'onnx-int8', 'openvino', 'openvino-bf16', 'openvino-int8')
+Cost = one_of('params', 'flops', 'latency', 'onnx-fp32', 'onnx-int8', 'openvino-fp32', 'openvino-bf16', 'openvino-int8')
 
 # %% ../nbs/cli_compress.ipynb #cc000021
 @command
@@ -169,7 +174,7 @@ def compress(
     budget:Fraction=None, # Fraction of the encoder's linear weights to keep, in (0, 1] (default: 0.5)
     method:Method='kronecker', # Decomposition; only svd needs no data
     allocator:Allocator=None, # How layers share the budget (default: optimal, but uniform for svd)
-    cost:Cost='params', # What the budget counts; all but params and flops is time, in PyTorch or an engine, measured here
+    cost:Cost='params', # What the budget counts: weights, operations, or time measured here, in PyTorch or an engine
     steps:Count=None, # Compress in this many steps (default: 1; with --no-refit, more below a quarter)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
     no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
@@ -197,6 +202,9 @@ def compress(
     model_config(folder)
     named = dict(task=task, source=source, data=data, text_cols=text_cols, label_col=label_col, valid=valid)
     _check_options(method, budget, max_loss_increase, steps, neurons, dense, texts, **named)
+    if engine := _engine_of(cost):
+        from rank_bert.deploy.cost import check_engine
+        check_engine(*engine)
     was = Path(folder).expanduser().resolve()
     out = out_folder(out or was.with_name(f'{was.name}-{max_loss_increase or budget or .5:g}'), overwrite)
     size, given = _megabytes(was), _data_for(folder, method, texts, n_train, max_length, seed, **named)

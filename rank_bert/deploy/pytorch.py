@@ -63,8 +63,8 @@ def _leave_out(blocks, args, kwargs):
     "Leave the padding out of what the blocks get."
     bound = inspect.signature(blocks.forward).bind(*args, **kwargs)
     mask, x = bound.arguments.get('attention_mask'), bound.arguments['hidden_states']
-    real = None if mask is None else mask[:, 0].any(1).flatten()
-    if real is None or real.all(): return None
+    if mask is None or mask.dtype != torch.bool or (mask != mask[:, :, :1]).any(): return None # not (only) padding
+    if (real := mask[:, 0, 0].flatten()).all(): return None
     p = Padding(*x.shape[:2], real.nonzero()[:, 0])
     _PADDING.set(p)
     bound.arguments['hidden_states'] = _to_tokens(x, p)[None]
@@ -77,6 +77,12 @@ def _bring_back(blocks, args, out):
     out.last_hidden_state = _to_rectangle(out.last_hidden_state[0], p)
     return out
 
+# %% ../../nbs/deploy/pytorch.ipynb #dp000051
+def _refuse_states(base, args, kwargs):
+    "Raise `ValueError` if somebody asks for the hidden states of the blocks."
+    if kwargs.get('output_hidden_states', base.config.output_hidden_states):
+        raise ValueError('inside without_padding there are no hidden states of the blocks: ask for them outside of it')
+
 # %% ../../nbs/deploy/pytorch.ipynb #dp000012
 @contextmanager
 def without_padding(
@@ -87,7 +93,8 @@ def without_padding(
     blocks, before = _blocks_of(enc), enc.config._attn_implementation
     _register_attention()
     handles = [blocks.register_forward_pre_hook(_leave_out, with_kwargs=True),
-               blocks.register_forward_hook(_bring_back)]
+               blocks.register_forward_hook(_bring_back),
+               enc.base_model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
     enc.set_attn_implementation(_ATTENTION)
     try: yield model
     finally:
@@ -107,8 +114,10 @@ class FirstToken(nn.Module):
         self.inputs, self.cut = graph.inputs, keep_first_token(program)
         self.traced = program.module(check_guards=False)
 
-    def forward(self, **x): # As for the model, such as `input_ids`: (texts, length)
-        return self.traced(*(x[k] if k in x else torch.zeros_like(x['input_ids']) for k in self.inputs))[0]
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None):
+        given = dict(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids)
+        fill = dict(attention_mask=torch.ones_like, token_type_ids=torch.zeros_like)
+        return self.traced(*(fill[k](input_ids) if given[k] is None else given[k] for k in self.inputs))[0]
 
 def first_token_only(
     model:nn.Module, # A classifier, dense or factorised, or any module that contains one
