@@ -76,7 +76,7 @@ class Compressor:
         steps:int=1, # Decompose in this many steps, and calibrate before each
         lr:float=1e-4, # Largest learning rate of parts that train, unless they have their own
         kept:Path=None, # File that keeps the calibration of the fine-tuned model; default: none
-    ): store_attr(); self.reused, self.expected = [], None
+    ): store_attr(); self.reused, self.chain, self.expected = [], {}, None
 
     def once(self,
         learn, # Learner that it is of, and lives as long as
@@ -274,17 +274,15 @@ def __call__(self:Compressor,
     run, # With method, allocator and budget
 ): # Learner of a new model
     "Do what a run asks for."
-    self.reused, learn, calls = [], self.learn, method_calls(run.method)
-    shrinks = [c.part.shrinks for c in calls]
-    first = shrinks.index(True) if True in shrinks else 0
-    apply = lambda o, c, budget: c.part.f(o, run._replace(budget=budget), self, **c.options)
-    def start():
-        res = self.learn
-        for c in calls[:first]: res = apply(res, c, 1.)
-        return res
-    if first: learn = self.once(learn, 'constrained model', [c[:2] for c in calls[:first]], start)
-    for i, c in enumerate(calls[first:], first):
-        learn = apply(learn, c, run.budget**(sum(shrinks[:i + 1])/(sum(shrinks) or 1)))
+    calls, learn, n, key = method_calls(run.method), self.learn, 0, (needs_data(run.method),)
+    old, self.chain, self.reused = self.chain, {}, []
+    for c in calls:
+        n += c.part.shrinks
+        budget = run.budget**(n/sum(o.part.shrinks for o in calls)) if n else 1.
+        key += (c.name, str(c.options), budget, n and run.allocator)
+        if key in old: self.reused.append(c.name)
+        learn = old[key] if key in old else c.part.f(learn, run._replace(budget=budget), self, **c.options)
+        if not c.part.last: self.chain[key] = learn
     return learn
 
 # %% ../../nbs/experiment/methods.ipynb #meth0039

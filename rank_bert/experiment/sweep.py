@@ -131,6 +131,8 @@ def grid(self:Sweep)->list: # `Run`s
     "List all runs."
     compressed = [o for m in self.methods for budget, ranks in [takes(m)] for o in itertools.product(
         [m], self.allocators if ranks else ['none'], self.budgets if budget else [1.])]
+    first = [method_calls(m)[0][:2] for m in self.methods]
+    compressed.sort(key=lambda o: (first.index(method_calls(o[0])[0][:2]), o[1], -o[2])) # they share a beginning
     return [run for o in itertools.product(self.tasks, self.models, self.seeds)
             for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
 
