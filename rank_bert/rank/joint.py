@@ -27,7 +27,7 @@ def weighted_singular_values(
     right:torch.Tensor, # Second moment (n, n) of the input
     damping:float=1e-3, # What is added to both diagonals, as a fraction of their means
 )->torch.Tensor: # (min(m, n),), float64, descending
-    "Compute the singular values of a matrix between the roots of two moments."
+    "Compute the singular values of a matrix, weighted by the second moments at its output and its input."
     if weight.shape[0] < weight.shape[1]: weight, left, right = weight.T, right, left
     w = to_float64(weight)@damped_root(right, damping)
     left = to_float64(left)
