@@ -100,7 +100,10 @@ def narrowed(self:Decomposed,
     ours = {l.name for f in parts for l in f}
     rest = [layer_choices(self.spectra[n], *s, price, multiple_of, (fixed[n],) if n in fixed else (), n)
         for n, s in self.shapes.items() if n not in ours]
-    choices = [_part_choices(f, self.calibration, price, multiple_of, steps) for f in parts]
+    key = cost, str(fixed_ranks), multiple_of, steps # the same for all budgets
+    if key not in self.levels:
+        self.levels = {key: [_part_choices(f, self.calibration, price, multiple_of, steps) for f in parts]}
+    choices = self.levels[key]
     total = sum(price(None, *s) for s in self.shapes.values())
     picks = optimal(choices + rest, budget*total*(1 + 2e-12))[0]
     return self._with_neurons([(f, c.ranks[i]) for f, c, i in zip(parts, choices, picks)])
