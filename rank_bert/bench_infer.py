@@ -1,4 +1,4 @@
-"""How much faster a factorised model answers in ONNX Runtime and OpenVINO than a dense one in PyTorch, in one run.
+"""Measure how much faster a factorised model is in ONNX Runtime and OpenVINO than a dense one in PyTorch.
 
 Docs: https://rank-bert.github.io/rank_bert/bench_infer.html.md"""
 
@@ -45,7 +45,7 @@ def _batch_shape(size):
     raise ValueError(f'a size must be like 32x64, texts x tokens, got {size!r}')
 
 def _pairs(backends, precisions):
-    "Backends and precisions that go together and that the processor supports."
+    "List the backends and precisions that go together and that the processor supports."
     for b in backends: check_name(b, 'backend', BACKENDS)
     for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
     able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))

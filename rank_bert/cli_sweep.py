@@ -72,6 +72,8 @@ def sweep(
     max_length:Count=128, # Longest input in tokens
     n_calibration:Count=1024, # Training texts to calibrate on, for the methods that need data
     steps:Count=1, # Compress in this many steps, and calibrate before each
+    latency_batch:Count=32, # Texts in the batch that latencies are measured on
+    latency_length:Count=64, # Tokens of each of them
     tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
     pretrained:bool=False, # Use pretrained weights, or fail
     scratch:bool=False, # Start from random weights
@@ -96,7 +98,8 @@ def sweep(
     own = dict(data=data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     n_calibration=n_calibration, steps=steps, pretrained=weights, tokenizer=tokenizer,
-                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length, track=log)
+                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length, track=log,
+                    latency_batch=latency_batch, latency_length=latency_length)
     s = _demo(out) if demo else _sweep_of(tasks, source, own, **settings)
     if dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report

@@ -46,7 +46,7 @@ def hub_reachable(
 _OURS = ('config.json', 'adapter_config.json', 'results.json', 'tuning.json', 'results.csv')
 
 def _is_result(path):
-    "Is the folder `path` a saved model or a result, and not one that we are in?"
+    "Tell whether the folder `path` is a saved model or a result, and not one that we are in."
     inside = path.resolve() in (Path.cwd(), Path.home(), *Path.cwd().parents)
     return not inside and any((path/o).is_file() for o in _OURS)
 

@@ -127,7 +127,7 @@ class Corpus:
 
 # %% ../../nbs/data/corpus.ipynb #8113f2cc
 def _word_heads(encoding):
-    "Does a word begin at each token of `encoding`?"
+    "Tell for each token of `encoding` whether a word begins there."
     w = encoding.word_ids
     return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
 
@@ -256,7 +256,7 @@ SHARES = dict(mask=0.8, random=0.1) # the rest stays as it is
 
 @patch(as_prop=True)
 def ordinary_ids(self:MaskedTexts):
-    "Ids of all tokens but the special ones."
+    "List the ids of all tokens but the special ones."
     return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids).astype(np.int32)
 
 # %% ../../nbs/data/corpus.ipynb #f3a68c15

@@ -111,7 +111,7 @@ def _read_flag(v, where):
 
 # %% ../../nbs/data/labels.ipynb #66cc6ff9
 def _is_hot(rows):
-    "Are these rows of 0 and 1, all of one length?"
+    "Tell whether these are rows of 0 and 1, all of one length."
     flag = lambda v: isinstance(v, (bool, int, float, np.number, np.bool_)) and v in (0, 1)
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
 

@@ -1,4 +1,4 @@
-"""A budget of milliseconds, measured in the engine that will answer.
+"""Shrink to a budget of milliseconds, measured in the inference engine that you will use.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/cost.html.md"""
 
@@ -41,7 +41,7 @@ def _layer_graph(layer, file):
 
 # %% ../../nbs/deploy/cost.ipynb #dc000007
 def _in_engine(layer, to, precision, place, numbers):
-    "Load a layer into an engine: a function of `(tokens, in)`."
+    "Load a layer into an engine; return a function of `(tokens, in)`."
     traced, file = place/'layer.onnx', place/f'{next(numbers)}'/('y.xml' if to == 'openvino' else 'y.onnx')
     _layer_graph(layer, traced)
     write_graph(traced, file, to, precision)

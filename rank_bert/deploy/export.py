@@ -1,4 +1,4 @@
-"""From a fine-tuned encoder to a folder that answers without PyTorch, in the fastest form that agrees with it.
+"""Turn a fine-tuned encoder into a folder that predicts without PyTorch, in the fastest form that agrees with it.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/export.html.md"""
 
@@ -9,7 +9,7 @@ __all__ = ['PACKAGES', 'PRECISIONS', 'Source', 'GRAPHS', 'why_not', 'write_graph
            'compare_engines', 'fastest', 'export']
 
 # %% ../../nbs/deploy/export.ipynb #de000003
-import copy, shutil, tempfile, time
+import copy, shutil, tempfile
 from collections import Counter, namedtuple
 from functools import partial
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from ..io import check_new, json_object, json_text, new_folder
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..rank.batches import DIVERGENCES
+from ..rank.latency import in_turns, timed_call
 from ..rank.plan import plan_of, to_dense
 
 # %% ../../nbs/deploy/export.ipynb #de000006
@@ -41,7 +42,7 @@ def why_not(
     to:str, # 'onnx' or 'openvino'
     precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
 )->str: # None if there is no reason
-    "Say why a precision is not to be had with an engine on this processor."
+    "Explain why an engine cannot use a precision on this processor."
     if precision not in PRECISIONS[to]: return f"{to} is slower in {precision} than in fp32 on a CPU: choose openvino"
     need, have = _INSTRUCTIONS.get(precision, ()), getattr(torch.cpu, 'get_capabilities', dict)()
     if not need or not have or any(have.get(k) for k in need): return None
@@ -158,16 +159,6 @@ def _write_export(source, graph, traced, folder, to, precision, **more):
     write_manifest(folder, settings)
 
 # %% ../../nbs/deploy/export.ipynb #de000017
-def _least_times(runs, x, repeats):
-    "Call each function on `x` in turns: name -> least seconds."
-    took = {k: [] for k in runs}
-    for turn in range(repeats + 1):
-        for k, f in runs.items():
-            start = time.perf_counter()
-            f(x)
-            if turn: took[k].append(time.perf_counter() - start) # the first call prepares
-    return {k: min(v) for k, v in took.items()}
-
 def pytorch_engine(
     graph:TextGraph, # What to run
 ): # Function of a dict of arrays, as from `ENGINES`
@@ -206,11 +197,12 @@ def compare_engines(
     in_torch._run_engine = runs['pytorch', 'fp32']
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
-    seconds, want = _least_times(runs, x, repeats), in_torch.outputs(texts)
+    times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats, warmup=1)
+    want = in_torch.outputs(texts)
     gaps = {k: _disagreement(graph.kind, want, p.outputs(texts)) for k, p in predictors.items()}
     megabytes = {k: sum(o.stat().st_size for o in (f/GRAPHS[k[0]]).parent.iterdir())/1e6 for k, f in folders.items()}
-    rows = [(*k, 1e3*t, seconds['pytorch', 'dense']/t, *gaps.get(k, (0., 0.)), megabytes.get(k))
-            for k, t in seconds.items()]
+    rows = [(*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps.get(k, (0., 0.)), megabytes.get(k))
+            for k, t in times.items()]
     return pd.DataFrame(rows, columns='engine precision ms speedup divergence changed mb'.split())
 
 # %% ../../nbs/deploy/export.ipynb #de000022
@@ -273,7 +265,7 @@ def export(
     max_changed:float=.01, # Largest share of changed labels that it accepts
     overwrite:bool=False, # Replace what is in the folder?
 )->Predictor: # Of the new folder
-    "Write a folder that answers texts without PyTorch."
+    "Write a folder that predicts without PyTorch."
     check_name(to, 'engine', [*PACKAGES, 'auto'])
     check_name(precision, 'precision', [*PRECISIONS['openvino'], 'auto'])
     check_name(vocabulary, 'vocabulary', ('all', 'seen'))

@@ -1,4 +1,4 @@
-"""Cut from a traced classifier what its head does not read: every token but the first of the last layer.
+"""Remove from a traced classifier what its head does not read: in the last layer, every token but the first.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/first_token.html.md"""
 
@@ -43,7 +43,7 @@ _RULES = {aten.linear: _last_axis, aten.transpose: _transposed, aten.view: _resh
     **dict.fromkeys((aten.dropout, aten.to, aten.contiguous, aten.clone), _elementwise)}
 
 def _inputs_needed(n, axis):
-    "Find the axes of the inputs of which the first position gives that of a node; None if there is no rule."
+    "Find along which axis of each input the first position is enough for that of a node; None without a rule."
     rule = _RULES.get(n.target.overloadpacket, _elementwise if torch.Tag.pointwise in n.target.tags else None)
     return rule and rule(n, axis)
 

@@ -1,4 +1,4 @@
-"""A card for an exported folder, and one call that puts both on the hub.
+"""Upload an exported folder to the Hugging Face hub, with a model card.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/hub.html.md"""
 
@@ -32,7 +32,7 @@ Predictor("the folder of this model").{method}(["a text", "another one"])
 def export_card(
     settings:dict, # What `deploy.json` holds
 )->str: # Text of a `README.md`
-    "Write the card of an exported model."
+    "Write the model card of an exported model."
     m, embeds = settings, settings['kind'] == 'embedding'
     data = ModelCardData(library_name=m['engine'], tags=['rank_bert', m['engine'], m['precision']],
                          pipeline_tag=_TASK.get(m['kind'], 'text-classification'))
@@ -51,7 +51,7 @@ def push_to_hub(
     message:str='Upload an exported model', # Of the commit
     api:HfApi=None, # Client of the hub; default: `HfApi()`, with the token that you logged in with
 )->str: # Address of the model on the hub
-    "Upload an exported folder to the hub, in a repository that is made if it is not there."
+    "Upload an exported folder to the hub, and create the repository if there is none."
     read_manifest(folder)
     api = api or HfApi()
     url = api.create_repo(repo_id, private=private, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Leave out of a forward pass what nobody reads: padding, and all but one token of the last layer.
+"""Make a forward pass faster by skipping padding, and all but one token of the last layer.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/pytorch.html.md"""
 
@@ -122,7 +122,7 @@ class FirstToken(nn.Module):
 def first_token_only(
     model:nn.Module, # A classifier, dense or factorised, or any module that contains one
 )->FirstToken: # Takes the tensors of a batch, and gives logits `(texts, labels)`
-    "Copy a classifier without what its head does not read of the last layer; for evaluation only."
+    "Copy a classifier without the tokens of the last layer that its head does not read; for evaluation only."
     new = FirstToken(model)
     if new.cut: return new
     raise ValueError(f'{type(encoder_of(model)).__name__} reads more than the first token: nothing can be left out')

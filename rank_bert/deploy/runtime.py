@@ -1,4 +1,4 @@
-"""`Predictor` answers texts from an exported folder, with NumPy, tokenizers and one inference engine.
+"""Predict from an exported folder, with NumPy, tokenizers and one inference engine.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/runtime.html.md"""
 

@@ -1,4 +1,4 @@
-"""Cut the vocabulary of a model and its tokenizer to the words of your texts.
+"""Drop the words that never occur in your texts from a model and its tokenizer.
 
 Docs: https://rank-bert.github.io/rank_bert/deploy/vocabulary.html.md"""
 

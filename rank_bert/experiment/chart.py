@@ -1,4 +1,4 @@
-"""Draw the score and the divergence of a sweep by the fraction of the weights that is kept.
+"""Plot the score and the divergence of a sweep against the fraction of the weights that is kept.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/chart.html.md"""
 
@@ -25,8 +25,8 @@ _GREYS, _DASHES, _MARKERS = '#858d9c #a7aebb'.split(), ['solid', 'dashed', 'dott
 
 def is_baseline(
     method:str, # Of a run
-)->bool: # Is it a decomposition of others, without refit?
-    "Tell whether a method is one to compare with."
+)->bool: # Is it a published decomposition, without refit?
+    "Tell whether a method is a baseline."
     first = re.split('[+(]', method)[0]
     return first in DECOMPOSITIONS and first != 'kronecker' and '+refit' not in method
 
@@ -47,7 +47,7 @@ def series_styles(
 def _is_log(summary): return summary.kept.min() < .1
 
 def _ticks(budgets, log, apart=.085):
-    "The budgets to label, from 1 down, each `apart` from the last, as a fraction of the axis."
+    "Choose the budgets to label, from 1 down, each at least `apart` from the last, as a fraction of the axis."
     at = (lambda b: np.log(b)/-np.log(min(budgets))) if log else (lambda b: b)
     res = [1.]
     for b in sorted(set(budgets) - {1.}, reverse=True):
@@ -55,7 +55,7 @@ def _ticks(budgets, log, apart=.085):
     return res
 
 def _scale_kept(ax, summary):
-    "Let the axis go to all, with ticks at the budgets, logarithmic if some models keep little."
+    "Scale the axis up to 100 %, with ticks at the budgets, and in logarithms if some models keep little."
     log, most = _is_log(summary), max(1, summary.kept.max())
     ticks = _ticks(summary.budget, log)
     if log: ax.set_xscale('log')
@@ -66,7 +66,7 @@ def _scale_kept(ax, summary):
 
 # %% ../../nbs/experiment/chart.ipynb #29033484
 def _beside(summary, i, n):
-    "Where to draw the rows of the `i`-th of `n` series: beside those of the others."
+    "Place the rows of the `i`-th of `n` series beside those of the others."
     return summary.kept*1.06**(i - (n - 1)/2) if _is_log(summary) else summary.kept + .01*(i - (n - 1)/2)
 
 def _draw_series(ax, summary, styles, y, low, high):
@@ -123,7 +123,7 @@ _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 def has_divergence(
     summary:pd.DataFrame, # From `summarize`
 )->bool:
-    "Tell whether a summary has a divergence to draw, which records of earlier versions have not."
+    "Tell whether a summary has a divergence to draw; records of earlier versions have none."
     return bool(summary.get('divergence', pd.Series(dtype=float)).notna().any())
 
 # %% ../../nbs/experiment/chart.ipynb #092821f0
@@ -162,7 +162,7 @@ _SVG_CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # w
 def svg_element(
     draw, # Function that draws on Matplotlib axes
     size:tuple=(4.7, 3.), # Inches
-    label:str='', # For those who do not see it
+    label:str='', # Description for screen readers
 ): # Element of `fastcore.xml`
     "Turn a plot into an SVG element for the page, without a label of the vertical axis."
     with mpl.rc_context({**_STYLE, 'svg.hashsalt': label}):

@@ -1,4 +1,4 @@
-"""A sweep on real pretrained weights that downloads nothing and ends in ten minutes.
+"""Run a sweep on real pretrained weights in ten minutes, without a download.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/demo.html.md"""
 

@@ -1,4 +1,4 @@
-"""Say in a sentence how far a model can shrink, and what limits the numbers of a sweep.
+"""Answer in a sentence how far a model can shrink, and list what limits the numbers of a sweep.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/finding.html.md"""
 
@@ -29,13 +29,13 @@ def lossless(
 
 # %% ../../nbs/experiment/finding.ipynb #36164ba3
 def _winner(small, loss):
-    "The best of the smallest models without a loss that counts; None if there is none."
+    "Find the best of the smallest models without a loss that counts; None if there is none."
     good = small[lossless(small, loss)]
     good = good[good.budget == good.budget.min()]
     if len(good): return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
 
 def _way(r, several):
-    "The method of a row in words, with the allocator if there are `several`."
+    "Describe the method of a row in words, with the allocator if there are `several`."
     return r.method.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
 
 def _ties(small, best, several):
@@ -64,7 +64,7 @@ def _against_baselines(small, best, loss):
 
 # %% ../../nbs/experiment/finding.ipynb #f984b3f2
 def _beats(mean, sd, baseline, margin=0.01):
-    "Is a score better than the baseline, as far as its spread over seeds can tell? An undefined one is not."
+    "Tell whether a score beats the baseline by more than its spread over seeds; an undefined one does not."
     return bool(pd.isna(baseline) or mean - np.nan_to_num(sd) > baseline + margin)
 
 # %% ../../nbs/experiment/finding.ipynb #f41652f2
@@ -94,7 +94,7 @@ def finding(
 
 # %% ../../nbs/experiment/finding.ipynb #c13aa304
 def _cautions_of(name, g):
-    "What limits the numbers of one model on one task; `g` are the rows of the dense model."
+    "List what limits the numbers of one model on one task; `g` are the rows of the dense model."
     res, (baseline, what), score, kept, seeds = [], score_baseline(g), g.score.mean(), g.kept.mean(), g.seed.nunique()
     if not _beats(score, g.score.std(), baseline):
         res.append(f'{name} is hardly better before compression ({score_text(score)}) than {what} ({baseline:.3f}): '

@@ -1,4 +1,4 @@
-"""Everything that a sweep can compare, one registry of parts that you join by `+`.
+"""Choose what a sweep compares: parts such as `kronecker`, `refit` or `int8`, which you join by `+`.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/methods.html.md"""
 
@@ -51,7 +51,7 @@ def method(
     shrinks:bool=False, # Does it bring the model down to the budget of the run?
     ranks:bool=False, # Does it choose ranks, by the allocator of the run?
     needs_data:bool=False, # Does it look at the calibration texts?
-    last:bool=False, # Does nothing work on what it returns?
+    last:bool=False, # Must it be the last part of a method?
 ):
     "Decorate a function of (learn, run, shared), and of options with defaults, to add it to `METHODS`."
     def _add(f):
@@ -79,10 +79,10 @@ class Compressor:
     ): store_attr(); self.reused, self.chain, self.expected = [], {}, None
 
     def once(self,
-        learn, # Learner that it is of, and lives as long as
-        kind:str, # What it is, for the log; one of a kind is kept
-        key, # Which one
-        make, # Called without arguments if that one is not there
+        learn, # Learner that the result belongs to, and is kept with
+        kind:str, # What it is, for the log; we keep the latest of each kind
+        key, # Which one of this kind
+        make, # Function without arguments that makes it
     ):
         "Look up what `make()` gave for this learner, or call it."
         kept = vars(learn).setdefault('_shared', {})
@@ -99,7 +99,7 @@ def texts(self:Compressor)->list: # Batches of one text
     return longest_sentences(self.learn.dls.train.new(), self.n_samples)
 
 def _moved(stats, device):
-    "Move the tensors of a calibration to a device, in place, and shared ones once."
+    "Move the tensors of a calibration to a device, in place; shared ones stay shared."
     known = {}
     for s in (*stats.values(), stats.words):
         s.update({k: known.setdefault(id(v), v.to(device)) for k, v in s.items() if torch.is_tensor(v)})
@@ -153,7 +153,7 @@ def divergence(self:Compressor,
 # %% ../../nbs/experiment/methods.ipynb #meth0019
 @patch
 def _to_learn_from(self:Compressor, learn, method):
-    "The decomposition that runs share, or batches if each step calibrates, or None."
+    "Get the decomposition that runs share, or batches if each step calibrates."
     if self.steps > 1 and needs_data(method):
         set_seed(self.seed)
         return learn.dls.train.new()
@@ -287,7 +287,7 @@ def __call__(self:Compressor,
 
 # %% ../../nbs/experiment/methods.ipynb #meth0039
 def _head_choices(model, calibration):
-    "For each layer what keeping 1, 2, ... heads costs, and the loss that is predicted; `ranks` are the heads to drop."
+    "List for each layer what keeping 1, 2, ... heads costs, and the predicted loss; `ranks` are the heads to drop."
     res = []
     for a, v in zip(attentions(model), head_importance(model, calibration)):
         v, n = v.cpu().numpy(), len(v)
@@ -298,7 +298,7 @@ def _head_choices(model, calibration):
     return res
 
 def _neuron_choices(model, levels):
-    "For each feed-forward part what keeping the neurons of a level costs, and the loss that is predicted."
+    "List for each feed-forward part what keeping the neurons of a level costs, and the predicted loss."
     res = []
     for f, ls in zip(feed_forwards(model), levels):
         weights, up = (prod(f.inner.shape) + prod(f.outer.shape))/f.outer.shape[1], ls[::-1]
@@ -308,7 +308,7 @@ def _neuron_choices(model, levels):
 
 # %% ../../nbs/experiment/methods.ipynb #meth0040
 def _pick_sizes(learn, run, shared, heads, neurons):
-    "Share the budget among `Choices`; what was picked of the heads, and the fraction of the neurons' weights."
+    "Share the budget among `Choices`; return the heads to drop, and the fraction of the neurons' weights to keep."
     dense, choices = dense_size(shared.learn.model), heads + neurons
     rest = dense_size(learn.model) - sum(c.costs[-1] for c in choices)
     least = (rest + sum(c.costs[0] for c in choices))/dense
@@ -330,7 +330,7 @@ def _heads_part(learn, run, shared):
 
 @patch
 def _levels(self:Compressor, learn, steps):
-    "The levels of the neurons of a learner's model."
+    "Predict what fewer neurons of a learner's model cost."
     make = lambda: neuron_levels(learn.model, self.calibration(learn), steps)
     return self.once(learn, 'levels of neurons', steps, make)
 
@@ -374,7 +374,7 @@ def _joint_part(learn, run, shared, multiple_of:int=1):
 
 # %% ../../nbs/experiment/methods.ipynb #meth0045
 def _copied(learn, **kwargs):
-    "A learner of a copy of the model, which draws its epochs from the beginning."
+    "Copy a learner with its model, to draw its epochs from the beginning."
     dls = copy.copy(learn.dls)
     dls.loaders = [learn.dls.train.new(**kwargs), *learn.dls.loaders[1:]]
     return learn.with_model(copy.deepcopy(learn.model), dls)
@@ -414,7 +414,7 @@ def _penalty_part(learn, run, shared, weight:float=.1, every:int=5, decoupled:bo
 # %% ../../nbs/experiment/methods.ipynb #meth0048
 @patch
 def _singular_values(self:Compressor, learn):
-    "The plain SVDs of a learner's model."
+    "Decompose a learner's model by plain SVD, once."
     return self.once(learn, 'singular values', None, lambda: Decomposed(learn.model, 'svd', progress=False))
 
 @method('projection', shrinks=True, ranks=True)
@@ -432,7 +432,7 @@ def _switch_part(learn, run, shared, at:float=.5, epochs:int=1, lr:float=None):
 
 # %% ../../nbs/experiment/methods.ipynb #meth0052
 def _answer_by(model, predictor):
-    "Let the transformers model in `model` answer with an engine, in place."
+    "Let the transformers model in `model` predict with an engine, in place."
     hf = encoder_of(model)
     names, device = predictor.settings['inputs'], next(hf.parameters()).device
     @wraps(hf.forward)
@@ -451,7 +451,7 @@ def _export_part(precision, engine):
         res.folder, res.bytes = folder, sum(o.stat().st_size for o in (out/GRAPHS[to]).parent.iterdir())
         _answer_by(res.model, Predictor(out, torch.get_num_threads()))
         return res
-    f.__doc__ = f'Export at {precision}, and answer with the engine.'
+    f.__doc__ = f'Export at {precision}, and predict with the engine.'
     return Part(f, False, False, False, True)
 
 _ENGINE = dict(fp32='onnx', int8='onnx', bf16='openvino', fp16='openvino')

@@ -1,4 +1,4 @@
-"""Build a web page in one file that shows whatever text it gets, and runs none of it.
+"""Build a web page in one file that shows any text safely, even if it is HTML or a script.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/page.html.md"""
 

@@ -1,4 +1,4 @@
-"""Turn the folder of a sweep into one web page, with plots, tables and their limits.
+"""Turn the folder of a sweep into one web page, with plots, tables and what limits them.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/report.html.md"""
 
@@ -74,7 +74,7 @@ def rank_table(
 
 # %% ../../nbs/experiment/report.ipynb #b24e0f03
 def _heat_cell(r):
-    "One cell of a heat map, with a tooltip."
+    "Build one cell of a heat map, with a tooltip."
     over, text, tip = r.over > 0, 'dense', 'dense'
     if r.dense < 1:
         text = f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('↑' if over else '')
@@ -85,7 +85,7 @@ def _heat_cell(r):
 
 # %% ../../nbs/experiment/report.ipynb #8331c059
 def _heat_map(t, title):
-    "A heat map of one rank table."
+    "Build the heat map of one rank table."
     roles = [o for o in t.role.cat.categories if o in set(t.role)]
     cells = {(r.layer, r.role): _heat_cell(r) for _, r in t.iterrows()}
     row = lambda l: H.Tr(H.Th(l, scope='row'), *(cells.get((l, o), H.Td()) for o in roles))
@@ -112,18 +112,18 @@ _TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_para
 
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _model_name(model, names):
-    "The short name of a model, and all of it as a tooltip."
+    "Show the short name of a model, and the whole name as a tooltip."
     return H.Span(names.get(model, model), title=model)
 
 def _td(column, value, names={}):
-    "One cell of a table, with the value that it sorts by."
+    "Build one cell of a table, with the value that it sorts by."
     if pd.isna(value): return H.Td('–', cls='n', data_v='')
     if isinstance(value, str): return H.Td(_model_name(value, names) if column == 'model' else value, data_v=value)
     return H.Td(_FORMATS.get(column, '{:g}'.format)(value), cls='n', data_v=f'{float(value):.10g}')
 
 # %% ../../nbs/experiment/report.ipynb #8e718b65
 def _sortable(df, names):
-    "A table that you sort by a click on a heading, without the task or model if there is only one."
+    "Build a table that you sort by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     kind = lambda c: 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
     head = (H.Th(H.Button(_TITLES.get(c, c)), scope='col', cls=kind(c)) for c in df)
@@ -146,14 +146,14 @@ def _bars(summary):
 
 # %% ../../nbs/experiment/report.ipynb #fbe8cd49
 def _key(styles, near):
-    "The legend: baselines, then the others, then the lines."
+    "Build the legend: baselines, then the other methods, then the lines."
     line = lambda s: f'border-top: {s.width + .7:g}px {s.dash.replace("dashdot", "dashed")} {s.colour}'
     key = [H.Span(H.I(style=line(s)), f'{m}, {a}') for (m, a), s in styles.items()]
     key += [H.Span(H.I(cls='dash'), 'dense'), *[H.Span(H.I(cls='dot'), ', or '.join(near))]*bool(near)]
     return H.Div(*key, cls='key')
 
 def _plots(g, styles, name):
-    "The plots of one task and model: score and, if there is one, divergence."
+    "Draw the plots of one task and model: score and, if there is one, divergence."
     metric = str(g.metric.iloc[0]).replace('_', ' ')
     plots = [(f'{metric[:1].upper()}{metric[1:]}', '', f'score of {name} by fraction kept',
               lambda ax: plot_scores(g, ax, styles, INK))]
@@ -165,7 +165,7 @@ def _plots(g, styles, name):
 
 # %% ../../nbs/experiment/report.ipynb #415defd5
 def _scores_section(summary, names):
-    "The panels of score and divergence, with one legend."
+    "Build the panels of score and divergence, with one legend."
     styles, groups = series_styles(summary), list(summary.groupby(['task', 'model'], sort=False))
     near = dict.fromkeys(score_baseline(g)[1] for _, g in groups if baseline_is_near(g))
     def panel(task, model, g):
@@ -181,7 +181,7 @@ _RANKS_NOTE = ('The number is the rank (mean over seeds), the shade its fraction
                'is dense for some of the seeds.')
 
 def _ranks_section(df, records, names):
-    "The heat maps, one fold for each task, model, method and allocator."
+    "Build the heat maps, one fold for each task, model, method and allocator."
     folds = []
     mapped = [k for k, r in records.items() if 'map' in r]
     small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(mapped)]
@@ -198,7 +198,7 @@ _SUMMARY_COLUMNS = [*_BY, *('budget kept score score_error change change_error d
                             'latency_ms latency_spread busy speedup seeds').split()]
 
 def _summary_table(summary):
-    "The columns of a summary to show, without those that are empty or, of one seed, have no spread."
+    "Choose the columns of a summary to show; without empty ones and, with one seed, without spreads."
     t = summary.assign(latency_spread=(summary.latency_high - summary.latency_low)/2,
                        tied=summary.tied.map({True: 'tied', False: 'no'}),
                        busy=summary.busy.map({True: 'busy', False: ''}))[_SUMMARY_COLUMNS]
@@ -206,14 +206,14 @@ def _summary_table(summary):
     return t.drop(columns=one).dropna(axis=1, how='all')
 
 def _tables_section(df, summary, names):
-    "The summary, all runs, and what failed."
+    "Build the table of the summary and that of all runs."
     per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms latency_load '
                        'seconds').split()]
     runs = df[df.status == 'done'][per_run].dropna(axis=1, how='all')
     text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the '
             'latency the median and half of the range, and whether other processes kept the machine busy meanwhile. '
-            'Least divergence: is it tied with the least of that budget, after a correction for the number of tests? Click a '
-            'heading to sort. The same table is in ')
+            'Least divergence: is it tied with the least of that budget, after a correction for the number of tests? '
+            'Click a heading to sort. The same table is in ')
     return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), ' beside this page.', cls='soft'),
             _sortable(_summary_table(summary), names),
             H.Details(H.Summary(f'All {len(runs)} runs'), _sortable(runs, names)))
@@ -224,7 +224,7 @@ _AGAIN = ('They stay as they are when you start the sweep again. When you have r
           'each run is in its file in runs/.')
 
 def _failed_section(df, records, names):
-    "The runs that failed, by method and error, and what to do."
+    "List the runs that failed, by method and error, and what to do."
     failed = df[df.status == 'failed']
     if not len(failed): return ()
     lines = lambda run: records.get(run, {}).get('traceback', [])
@@ -237,19 +237,19 @@ def _failed_section(df, records, names):
 _FILES = 'summary.csv', 'summary.md', 'summary.tex'
 
 def _text_table(t, names):
-    "A summary as text, with the names and the digits of the page."
+    "Write a summary as text, with the names and the digits of the page."
     number = lambda c, v: '–' if pd.isna(v) else _FORMATS.get(c, '{:g}'.format)(v)
     show = lambda c, v: names.get(v, v) if isinstance(v, str) else number(c, v)
     return pd.DataFrame({_TITLES.get(c, c): [show(c, v) for v in t[c]] for c in t}, dtype=str)
 
 def _markdown(t):
-    "A table of text as Markdown."
+    "Write a table of text as Markdown."
     row = lambda cells: '| ' + ' | '.join(' '.join(o.replace('|', r'\|').split()) for o in cells) + ' |'
     return '\n'.join([row(t.columns), row(['---']*t.shape[1]), *map(row, t.to_numpy())]) + '\n'
 
 # %% ../../nbs/experiment/report.ipynb #5203b240
 def _latex(t):
-    "A table of text as LaTeX, for the package booktabs."
+    "Write a table of text as LaTeX, for the package booktabs."
     return t.style.format(escape='latex').format_index(escape='latex', axis=1).hide().to_latex(hrules=True)
 
 def write_tables(
@@ -263,14 +263,14 @@ def write_tables(
 
 # %% ../../nbs/experiment/report.ipynb #d44d3a7d
 def _distinct(values):
-    "One value as it is, several as a list."
+    "Show one value as it is, and several as a list."
     show = lambda v: '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)
     shown = list(dict.fromkeys(map(show, values)))
     return ', '.join(shown[:8]) + (' ...' if len(shown) > 8 else '')
 
 # %% ../../nbs/experiment/report.ipynb #98430078
 def _settings(df, records):
-    "The settings of all runs, those of compression only from the runs that have them."
+    "List the settings of all runs, and those of compression from the runs that have them."
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
     shown_elsewhere = ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps')
     keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
@@ -284,7 +284,7 @@ def _settings(df, records):
 
 # %% ../../nbs/experiment/report.ipynb #161fe9ac
 def _settings_section(df, records, names):
-    "Origin of the weights, settings and machine."
+    "List the origin of the weights, the settings and the machine."
     origin = [o for m, g in df.groupby('model').weights_from
               for o in (H.Dt(_model_name(m, names)), H.Dd(_distinct(g.dropna().unique())))]
     pairs = [o for k, v in _settings(df, records).items() for o in (H.Dt(k), H.Dd(v))] if records else []
@@ -295,7 +295,7 @@ def _settings_section(df, records, names):
 _SINGULAR = {'runs finished': 'run finished', 'ways to compress': 'way to compress', 'of computing': 'of computing'}
 
 def _about(df):
-    "What the sweep consisted of, at a glance."
+    "Show at a glance what the sweep consisted of."
     done = df[df.status == 'done']
     ways = df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups
     facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'),
@@ -305,20 +305,20 @@ def _about(df):
 
 # %% ../../nbs/experiment/report.ipynb #4da48db8
 def _question(df, names):
-    "The question that a page about these runs answers."
+    "Word the question that a page about these runs answers."
     done = df[['task', 'model']].drop_duplicates()
     if len(done) > 1: return 'How far can these encoders shrink?'
     return f'How far can {names[done.model.iloc[0]]} shrink on {done.task.iloc[0]}?'
 
 def _answers(summary, names):
-    "The findings, each in a line."
+    "List the findings, each in a line."
     found = [(o, *finding(g)) for o, g in summary.groupby(['task', 'model'], sort=False)]
     if len(found) == 1: return H.P(found[0][1], cls='lead'), H.P(found[0][2])
     return H.Ul(*(H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found), cls='lead'),
 
 # %% ../../nbs/experiment/report.ipynb #05649426
 def _page(df, records, summary, title, others):
-    "The whole page."
+    "Build the whole page."
     notes, names = cautions(df, records, others), short_names(df.model)
     answers, parts = (), ()
     if len(summary): answers, parts = _answers(summary, names), (_ranks_section(df, records, names),

@@ -1,4 +1,4 @@
-"""Do many runs, keep each that ends in a folder, and go on after an interruption.
+"""Do the runs of a sweep, keep each finished one on disk, and resume after an interruption.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/runner.html.md"""
 
@@ -47,7 +47,7 @@ class Runner:
         "Fine-tune and load the model that runs start from."
         raise NotImplementedError
 
-    def finish(self, progress): "Measure what can only be measured while no run computes."
+    def finish(self, progress): "Take the measurements that need an idle machine."
 
 # %% ../../nbs/experiment/runner.ipynb #c1509626
 @patch
@@ -64,14 +64,14 @@ def model_folder(self:Runner, run)->Path:
 def _error_line(text): return ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
 
 def _failure(run, e, when=''):
-    "The record of a run that failed."
+    "Make the record of a run that failed."
     lines = ''.join(format_exception(e)).splitlines()
     return dict(status='failed', **run._asdict(), error=_error_line(f'{when}{type(e).__name__}: {e}'),
                 traceback=[o for o in map(_error_line, lines[-60:]) if o])
 
 # %% ../../nbs/experiment/runner.ipynb #run00013
 def _is_full(folder, e):
-    "Is the disk of a folder full, by an error or by what is free?"
+    "Tell whether the disk of a folder is full, by an error or by what is free."
     return getattr(e, 'errno', None) in (ENOSPC, EDQUOT) or disk_usage(folder).free < 2**20
 
 def _stop_if_full(folder, e):
@@ -151,7 +151,7 @@ def state_text(self:Runner)->str:
 def _written(file): return file.stat().st_mtime_ns if file.exists() else None
 
 class _Todo:
-    "The runs that no process has done since this object was made."
+    "Runs that no process has done since this object was made."
     def __init__(self, runner):
         self.files = {r: runner.run_file(r) for r in runner.pending()}
         self.before = {r: _written(f) for r, f in self.files.items()}
@@ -176,7 +176,7 @@ def _ready(self:Runner, run, tick):
 
 @patch
 def _do_free(self:Runner, runs, todo, tick):
-    "Do those of the runs of one fine-tuned model that no other process is at, and yield each."
+    "Do the runs of one fine-tuned model that no other process is doing, and yield each."
     do = None
     for run in runs:
         with self.store.claim(self.run_file(run)) as mine:
@@ -238,7 +238,7 @@ def _watch(self:Runner, log, bar, left):
 
 @patch
 def _run_pending(self:Runner, progress, log, workers):
-    "Do all runs that are not done, those of one fine-tuned model together."
+    "Do all pending runs, those of one fine-tuned model together."
     todo = self.pending()
     fits = sum(not self._is_tuned(dense_run(*o)) for o in {r[:3] for r in todo})
     total = len(todo) + (0 if workers else self.tuning.epochs*fits) # workers tell of no epochs

@@ -47,7 +47,7 @@ def _draws(rows, n, seed=0): return np.random.default_rng(seed).integers(rows, s
 def _metric_key(name): return max((k for k in METRICS if name.startswith(k)), key=len, default=name) # accuracy_matched
 
 def _kind_of(z, y):
-    "The kind of head that gave outputs, as for `score`."
+    "Tell which kind of head gave outputs, as for `score`."
     if z.shape[1] == 1: return 'regression'
     return 'multi_label_classification' if np.ndim(y) > 1 else 'single_label_classification'
 
@@ -85,12 +85,12 @@ def paired_difference(
     return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
 
 def _plausible_errors(seeds, rows, n):
-    "Standard errors from a variance over `n` seeds, which is uncertain, and one over rows; equally probable ones."
+    "List equally probable standard errors, from an uncertain variance over `n` seeds and one over rows."
     at = (np.arange(1000) + .5)/1000
     return (rows + (seeds*(n - 1)/stats.chi2.ppf(at, n - 1) if n > 1 else 0*at))**.5
 
 def _shared_variance(draws):
-    "The covariance between seeds on draws of the rows; of one seed the variance."
+    "Compute the mean covariance between seeds on draws of the rows; with one seed, the variance."
     c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(len(draws), -1)
     return c[~np.eye(len(c), dtype=bool)].mean() if len(c) > 1 else c[0, 0]
 
@@ -116,7 +116,7 @@ def outputs_of(
     return {k: out for k, (out, o) in found.items() if out and _gives(out, o.metric, o.score)}
 
 def _gives(out, metric, expected):
-    "Do outputs have this score?"
+    "Tell whether outputs have this score."
     try: return abs(score(*out, [_metric_key(metric)], _kind_of(*out))[_metric_key(metric)] - expected) < 1e-4
     except (ValueError, FloatingPointError): return False # a score of another kind of task, or NaN among the outputs
 
@@ -125,12 +125,12 @@ _CELL = ['task', 'model', 'method', 'allocator', 'budget']
 _LEAST = 1e-12 # divergence below which all is rounding
 
 def _divergence_rows(out, dense):
-    "Divergence from the dense model, row by row."
+    "Compute the divergence from the dense model, row by row."
     (z, y), (z0, _) = out, dense
     return DIVERGENCES[_kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
 
 class _Runs:
-    "The runs of a sweep with their draws of the rows, each computed once."
+    "Runs of a sweep with their draws of the rows, each computed once."
     def __init__(self, results, outputs, of):
         r = results[results.status == 'done']
         self.of, self.outputs, self.drawn = check_name(of, 'measure', ('score', 'divergence')), outputs or {}, {}
@@ -142,7 +142,7 @@ class _Runs:
         return v if self.of == 'score' else np.log(np.maximum(v, _LEAST))
 
     def draws(self, cell, seeds):
-        "Draws of all `seeds`, or None if a run has no outputs."
+        "Stack the draws of all `seeds`; None if a run has no outputs."
         runs = [(self.cells[cell].run[s], self.dense.get((*cell[:2], s)), self.cells[cell].metric[s]) for s in seeds]
         if not all(o[0] in self.outputs and (self.of == 'score' or o[1] in self.outputs) for o in runs): return None
         for o in runs:
@@ -156,7 +156,7 @@ class _Runs:
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0029
 def _compare(runs, cell, other):
-    "The `Difference` of two cells over the seeds that both have."
+    "Compute the `Difference` of two cells over the seeds that both have."
     seeds = [s for s in runs.cells[cell].index if s in runs.cells[other].index]
     a, b = runs.values(cell, seeds), runs.values(other, seeds)
     seeds = [s for s, v in zip(seeds, a - b) if np.isfinite(v)]
@@ -239,7 +239,7 @@ def rank_methods(
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0045
 def _tied_groups(ranks, critical):
-    "First and last of each longest run of sorted ranks that are less than `critical` apart."
+    "Find the first and last of each longest run of sorted ranks that are less than `critical` apart."
     ends = [max(j for j in range(len(ranks)) if ranks[j] - r < critical) for r in ranks]
     return [(i, j) for i, j in enumerate(ends) if j > i and (i == 0 or ends[i - 1] < j)]
 

@@ -180,7 +180,7 @@ class Store:
 
 # %% ../../nbs/experiment/store.ipynb #d9519b72
 def _no_link(path):
-    "`path`; raise `FileExistsError` if it is a link."
+    "Return `path`; raise `FileExistsError` if it is a link."
     if path.is_symlink(): raise FileExistsError(f'{path} is a link, which we do not write through: remove it')
     return path
 
@@ -216,7 +216,7 @@ def write(self:Store,
     settings:dict, # All that the numbers of the run depend on
     result:dict, # What was measured, or the error
 ):
-    "Write the record of a run, and before it, in a file beside it, the `outputs`."
+    "Write the record of a run, and first its `outputs` in a file beside it."
     file, record = _no_link(self.run_file(run, settings)), dict(result, settings=settings)
     if outputs := record.pop('outputs', None):
         with new_file(_no_link(file.with_suffix('.npz'))) as tmp, open(tmp, 'wb') as f:
@@ -297,7 +297,7 @@ def claim(self:Store,
     path:Path, # File or folder of the sweep that one process at a time may make
     wait:bool=False, # Wait for a process that has it?
 ): # Did we get it?
-    "Claim a file or folder, unless another process has."
+    "Claim a file or folder, unless another process has claimed it."
     lock = FileLock(path.with_name(f'.{path.name}.lock'))
     try: lock.acquire(timeout=-1 if wait else 0)
     except Timeout: pass
@@ -334,9 +334,9 @@ _SUMMARY = dict(seeds=('score', 'count'), metric=('metric', 'first'), majority_b
                 score=('score', 'mean'), sd=('score', 'std'), change=('change', 'mean'), change_sd=('change', 'std'),
                 of_dense=('of_dense', 'mean'), kept=('kept', 'mean'), encoder_params=('encoder_params', 'mean'),
                 total_params=('total_params', 'mean'), flops=('flops', 'mean'), latency_ms=('latency_ms', 'median'),
-                speedup=('speedup', 'median'), busy=('busy', 'any'), latency_low=('latency_ms', 'min'), latency_high=('latency_ms', 'max'),
-                divergence=('divergence', 'mean'), divergence_low=('divergence', 'min'),
-                divergence_high=('divergence', 'max'))
+                speedup=('speedup', 'median'), busy=('busy', 'any'), latency_low=('latency_ms', 'min'),
+                latency_high=('latency_ms', 'max'), divergence=('divergence', 'mean'),
+                divergence_low=('divergence', 'min'), divergence_high=('divergence', 'max'))
 
 # %% ../../nbs/experiment/store.ipynb #0f1f5a11
 def summarize(

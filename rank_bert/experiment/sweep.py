@@ -121,7 +121,7 @@ def _find_files(self:Sweep):
 
 @patch
 def _data_folder(self:Sweep, task):
-    "The folder with the files of a task, or None if they come from the hub or the sample."
+    "Find the folder with the files of a task; None if they come from the hub or the sample."
     source = str(glue_source(self.source))
     return None if source in ('sample', 'hub') else task_folder(task, source)
 
@@ -171,11 +171,11 @@ def _tuning_of(folder):
     return check_fields(json_object(folder/'tuning.json'), f"{folder/'tuning.json'}", fields)
 
 def _all_finite(file):
-    "Can all of a weights file be read, and is every number in it finite?"
+    "Tell whether a weights file can be read, and every number in it is finite."
     with safe_open(file, 'pt') as f: return all(f.get_tensor(k).isfinite().all() for k in f.keys())
 
 def _is_whole(folder):
-    "Can config, weights and the record of the fine-tuning in a model folder be read, and are the weights finite?"
+    "Tell whether config, weights and tuning record of a model folder can be read, and the weights are finite."
     try:
         if not all(o.is_file() for o in folder.iterdir()): return False # a pipe would never end
         json_object(folder/'config.json'), _tuning_of(folder)
@@ -240,12 +240,12 @@ def _measure(self:Sweep, learn, dense=None):
 
 # %% ../../nbs/experiment/sweep.ipynb #512be5df
 def _machine(learn):
-    "What a measured time depends on."
+    "List what a measured time depends on."
     return dict(device=str(learn.hf_model.device), threads=torch.get_num_threads(), versions=library_versions())
 
 # %% ../../nbs/experiment/sweep.ipynb #b2855ce1
 def _predicted(run, small):
-    "The loss in nats that a decomposition predicts of its own truncation, if nothing came after it."
+    "Look up the loss in nats that a decomposition predicts for its truncation, if nothing came after it."
     last, done = method_calls(run.method)[-1].part, getattr(small.model, 'compression', None)
     return dict(predicted=done.predicted) if last.ranks and done and done.nats else {}
 
@@ -280,7 +280,7 @@ def _shape(record): return settings_hash(record['architecture'])
 
 @patch
 def _untimed(self:Sweep, model):
-    "The runs of a model without a latency, with their records, and the architecture of the dense model, by its hash."
+    "Find the runs of a model without a latency, with their records, and the dense architecture by its hash."
     records = {r: o for r in self.grid() if r.model == model and (o := self.stored(r) or {}).get('architecture')}
     dense = next(({_shape(o): o['architecture']} for r, o in records.items() if r.method == 'dense'), {})
     return {r: o for r, o in records.items() if o['latency_ms'] is None}, dense

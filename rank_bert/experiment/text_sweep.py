@@ -1,4 +1,4 @@
-"""`TextSweep` compares models, methods and budgets on a file of texts and labels instead of GLUE tasks.
+"""Compare models, methods and budgets on your own file of texts and labels.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/text_sweep.html.md"""
 

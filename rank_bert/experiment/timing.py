@@ -1,4 +1,4 @@
-"""Time models against each other, with the spread and with what else the machine did meanwhile.
+"""Time models against each other, with the spread of the times and how busy the machine was.
 
 Docs: https://rank-bert.github.io/rank_bert/experiment/timing.html.md"""
 
@@ -46,7 +46,7 @@ def random_like(
 
 # %% ../../nbs/experiment/timing.ipynb #tim00010
 def _busy_elsewhere():
-    "Seconds that all CPUs have worked for other processes than this one, or None if the system does not tell."
+    "Count the seconds that all CPUs have worked for other processes; None if the system does not tell."
     if not (f := Path('/proc/stat')).is_file(): return None
     user, nice, system, idle, wait, *rest = map(int, f.read_text().split('\n')[0].split()[1:9])
     return (user + nice + system + sum(rest))/os.sysconf('SC_CLK_TCK') - time.process_time()
@@ -73,7 +73,7 @@ def _pass_of(architecture, batch, length, device):
     to_onnx(graph, f'{folder.name}/model.onnx')
     write_graph(Path(folder.name)/'model.onnx', file, to, precision)
     run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
-    return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # the folder stays until then
+    return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # keeps the folder
 
 @torch.no_grad()
 def time_models(

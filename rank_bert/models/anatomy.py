@@ -248,7 +248,7 @@ def linear_uses(
 
 # %% ../../nbs/models/anatomy.ipynb #af4ac124
 def _is_linear_weight(name, names):
-    "Is parameter `name` a weight of one of the linear layers `names`?"
+    "Tell whether parameter `name` is a weight of one of the linear layers `names`."
     owner, _, last = re.sub(r'\.parametrizations\.weight\.\w+$', '.weight', name).rpartition('.')
     owners = {owner, owner.removesuffix('.up'), owner.removesuffix('.down')}
     return f'{name}.linear' in names or last == 'weight' and bool(owners&names)

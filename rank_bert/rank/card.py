@@ -1,4 +1,4 @@
-"""Say on the model card what was factorised, how small it got, and how to load it.
+"""Write a model card that says what was factorised, how small the model got, and how to load it.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/card.html.md"""
 

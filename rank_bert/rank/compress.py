@@ -101,7 +101,7 @@ def refit_compressed(
     batches, # Batches to learn from
     stats:Calibration=None, # Of `dense`; made from the batches where it lacks the gradients
     progress:bool=True, # Show progress bars?
-    before:nn.Module=None, # The model that was factorised, where neurons had been left out; else `dense`
+    before:nn.Module=None, # The model that was factorised, if neurons were pruned first; default: `dense`
 )->nn.Module: # A new model, whose `.compression` has the `Refit`; `small` if nothing in it is factorised
     "Refit a compressed model to the dense one."
     if not any(small.compression.plan.values()) and before in (None, dense): return small

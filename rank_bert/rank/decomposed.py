@@ -48,6 +48,7 @@ class Decomposed:
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
         self.whole, self.spent = None, 0. # where `narrowed` left out neurons: shapes before it, and nats that it cost
+        self.levels = {} # what `narrowed` can choose from, for the next budget
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
         self.prints = fingerprint(model), rest_fingerprint(model)
         self.calibration = stats = _calibration_for(method, model, data, n_samples, progress)

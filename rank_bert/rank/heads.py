@@ -1,4 +1,4 @@
-"""Look at the spectra of attention heads, make heads narrower, and leave whole heads out.
+"""See how much of its width each attention head uses, make heads narrower, and prune whole heads.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/heads.html.md"""
 
@@ -118,7 +118,7 @@ def _second_moment_root(stats):
 
 # %% ../../nbs/rank/heads.ipynb #00headsc
 def _circuit_roots(name, calibration):
-    "Compute roots of the moments at the input of an attention block and at its output; None where nothing is known."
+    "Compute roots of the moments at the input of an attention block and at its output, None for what is unknown."
     if calibration is None: return None, None
     g = calibration[name.removesuffix('self')+'output.dense'].get('grad_second_moment')
     inputs = calibration.needed(name+'.query', 'truncate_heads', 'mean', 'covariance')
@@ -178,7 +178,7 @@ def head_importance(
 
 # %% ../../nbs/rank/heads.ipynb #00headsg
 def _least_important(importance, n):
-    "List by layer the n least important heads over all layers, sparing the best one of every layer."
+    "Find the n least important heads of all layers, as layer -> heads, but never the best head of a layer."
     order = sorted((v.item(), i, h) for i, vs in enumerate(importance) for h, v in enumerate(vs) if h != vs.argmax())
     found = {}
     for _, i, h in order[:n]: found.setdefault(i, set()).add(h)
@@ -186,7 +186,7 @@ def _least_important(importance, n):
 
 # %% ../../nbs/rank/heads.ipynb #d4988278
 def _heads_to_prune(model, blocks, heads, calibration):
-    "Work out layer -> set of heads to leave out, at most all but one."
+    "Work out layer -> heads to leave out, at most all but one."
     counts = [a.query.out_features//a.size for a in blocks]
     if not isinstance(heads, dict):
         check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))

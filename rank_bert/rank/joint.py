@@ -27,7 +27,7 @@ def weighted_singular_values(
     right:torch.Tensor, # Second moment (n, n) of the input
     damping:float=1e-3, # What is added to both diagonals, as a fraction of their means
 )->torch.Tensor: # (min(m, n),), float64, descending
-    "Compute the singular values of a matrix between the roots of two moments."
+    "Compute the singular values of a matrix, weighted by the second moments at its output and its input."
     if weight.shape[0] < weight.shape[1]: weight, left, right = weight.T, right, left
     w = to_float64(weight)@damped_root(right, damping)
     left = to_float64(left)
@@ -100,7 +100,10 @@ def narrowed(self:Decomposed,
     ours = {l.name for f in parts for l in f}
     rest = [layer_choices(self.spectra[n], *s, price, multiple_of, (fixed[n],) if n in fixed else (), n)
         for n, s in self.shapes.items() if n not in ours]
-    choices = [_part_choices(f, self.calibration, price, multiple_of, steps) for f in parts]
+    key = cost, str(fixed_ranks), multiple_of, steps # the same for all budgets
+    if key not in self.levels:
+        self.levels = {key: [_part_choices(f, self.calibration, price, multiple_of, steps) for f in parts]}
+    choices = self.levels[key]
     total = sum(price(None, *s) for s in self.shapes.values())
     picks = optimal(choices + rest, budget*total*(1 + 2e-12))[0]
     return self._with_neurons([(f, c.ranks[i]) for f, c, i in zip(parts, choices, picks)])

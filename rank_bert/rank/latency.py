@@ -53,7 +53,7 @@ def in_turns(
     warmup:int=0, # Turns before these
     progress:bool=False, # Show a progress bar?
 )->dict: # Name -> measurements
-    "Let every contender measure itself in turns."
+    "Measure every contender in turns."
     seen, turns = {k: [] for k in contenders}, [(k, f) for _ in range(warmup + repeats) for k, f in contenders.items()]
     gc.collect()
     gc.freeze() # so that a collection before every turn is quick
@@ -66,7 +66,7 @@ def in_turns(
 
 # %% ../../nbs/rank/latency.ipynb #5052dee1
 def _least_seconds(layers, x, repeat):
-    "Time every layer on `x` for `repeat` turns, and keep the least."
+    "Time every layer on `x` for `repeat` turns, and return the fastest time of each."
     times = in_turns({k: partial(timed_call, partial(l, x), x.device) for k, l in layers.items()}, repeat, warmup=1)
     return {k: min(v) for k, v in times.items()}
 
@@ -80,13 +80,13 @@ def _penalised(big, others, margin):
 @torch.inference_mode()
 def measure_latency(
     shapes, # Shapes (out, in) of the layers
-    tokens:tuple=(32*64, 64), # Tokens of a batch; the first count, at the others a rank must not be slower than dense
+    tokens:tuple=(32*64, 64), # Tokens a batch: we time the first; at the others no rank may be slower than dense
     points:int=8, # Ranks to measure between 8 and the smaller side
     repeat:int=9, # Turns, of which the fastest counts
     margin:float=1.05, # Factor on the time of a thin layer
     device='cpu', # Where to run
     dtype=torch.float32, # Type of weights and inputs
-    prepare=None, # Function of a layer that gives what to time in its place, such as the layer in another engine
+    prepare=None, # Function that turns a layer into what to time instead, such as the layer in another engine
     name:str='latency', # Name of the table
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."

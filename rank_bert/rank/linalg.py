@@ -1,4 +1,4 @@
-"""The few routines that every rank computation shares: float64, the SVD from a Gram matrix, and damped square roots.
+"""Compute in float64, get an SVD from a Gram matrix, and take damped square roots of second moments.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/linalg.html.md"""
 

@@ -1,4 +1,4 @@
-"""Say which layer gets which rank: tabulate it, apply it to a model, and record it in the model's config.
+"""Give each layer a rank: tabulate the plan, apply it to a model, and record it in the model's config.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 

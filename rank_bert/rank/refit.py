@@ -80,7 +80,7 @@ Block = namedtuple('Block', 'name stages')
 
 @contextmanager
 def _hooked(hooks, before=False):
-    "Run a block with hooks `f(args, kwargs, output)` on modules; `before` they are called, without output."
+    "Call `f(args, kwargs, output)` after each call of a module; with `before`, `f(args, kwargs)` ahead of it."
     see = lambda f: (lambda m, a, k: f(a, k)) if before else lambda m, a, k, out: f(a, k, out)
     add = lambda m: m.register_forward_pre_hook if before else m.register_forward_hook
     handles = [add(m)(see(f), with_kwargs=True) for m, f in hooks]
@@ -90,7 +90,7 @@ def _hooked(hooks, before=False):
 
 # %% ../../nbs/rank/refit.ipynb #0refit17
 def _watch_calls(enc, layers, x):
-    "Run one pack: how often each module is called, and the linear layers in order with their inputs."
+    "Run one pack; return how often each module was called, and the linear layers in order with their inputs."
     calls, order = Counter(), []
     count = lambda m: lambda args, kwargs: calls.update([m])
     see = lambda l: lambda args, kwargs, out: order.append((l, args[0]))
@@ -99,7 +99,7 @@ def _watch_calls(enc, layers, x):
     return calls, order
 
 def _block_around(enc, layers, calls):
-    "Find the smallest module that is called once and holds all `layers`; its name."
+    "Find the name of the smallest module that is called once and holds all `layers`."
     wanted = {l.module for l in layers}
     holds = [(n, m) for n, m in enc.named_modules() if calls[m] == 1 and wanted <= set(m.modules())]
     return min(holds, key=lambda nm: len(list(nm[1].modules())))[0]
@@ -130,7 +130,7 @@ def _hidden_in(out):
     return out if torch.is_tensor(out) else next(o for o in out if _is_hidden(o))
 
 class _Call:
-    "The arguments of one call of a block, to repeat it with other hidden states."
+    "Arguments of one call of a block, to repeat it with other hidden states."
     def __init__(self, args, kwargs):
         self.args, self.kwargs = list(args), dict(kwargs)
         places = [(self.args, i) for i in range(len(args))] + [(self.kwargs, k) for k in kwargs]
@@ -145,7 +145,7 @@ class _Call:
 # %% ../../nbs/rank/refit.ipynb #0refit68
 @contextmanager
 def _skipping(enc, names, out):
-    "Let blocks return `out()` without computing it."
+    "Make blocks return `out()` instead of computing."
     blocks = [enc.get_submodule(n) for n in names]
     for b in blocks: b.forward = lambda *args, **kwargs: out()
     try: yield
@@ -186,18 +186,18 @@ class _Walk:
 # %% ../../nbs/rank/refit.ipynb #0refit26
 @patch
 def reads_outputs(self:_Walk, stage):
-    "Is it cheaper, or necessary, to look at the outputs of a stage of the dense model and not at its inputs?"
+    "Decide whether to keep the dense model's outputs of a stage rather than its inputs."
     (m, n), now = (o[stage.layers[0]].shape for o in (self.layers[0], self.before))
     return len(stage.layers) == 1 and m < n or now[1] < n
 
 @patch
 def is_changed(self:_Walk, name):
-    "Is a layer factorised, or narrower than in the dense model?"
+    "Tell whether a layer is factorised, or narrower than in the dense model."
     return self.layers[1][name].rank is not None or self.before[name].shape != self.layers[0][name].shape
 
 @patch
 def see_dense(self:_Walk, block):
-    "Run a block of the dense model; for each pack and stage, the inputs or outputs of its layers, one a use."
+    "Run a block of the dense model; return the inputs or outputs of every stage, for each pack and use."
     module, seen = self.dense.get_submodule(block.name), []
     for p, keep in enumerate(self.keeps):
         got = [[] for _ in block.stages]
@@ -210,7 +210,7 @@ def see_dense(self:_Walk, block):
 # %% ../../nbs/rank/refit.ipynb #0refit27
 @patch
 def see_small(self:_Walk, block, stage, p):
-    "Run a block of the compressed model up to a stage; the inputs of the stage, one a use."
+    "Run a block of the compressed model up to a stage; return the stage's inputs, one a use."
     xs = []
     def see(args, kwargs):
         xs.append(self.keeps[p].flat(args[0]))
@@ -221,7 +221,7 @@ def see_small(self:_Walk, block, stage, p):
 
 @patch
 def moments_at(self:_Walk, block, i, seen):
-    "Sum up a stage: inputs of the compressed model, with what `see_dense` returned."
+    "Sum up the moments of a stage, from the compressed model's inputs and what `see_dense` returned."
     moments = None
     for p, got in enumerate(seen):
         for x, y in zip(self.see_small(block, block.stages[i], p), got[i], strict=True):
@@ -232,7 +232,7 @@ def moments_at(self:_Walk, block, i, seen):
 
 # %% ../../nbs/rank/refit.ipynb #0refit29
 def _refit_layer(before, small, moments, from_outputs, grads, mix, ridge):
-    "Fit the factors of a layer in place, given the layer before it had any; without a bias it is fitted about zero."
+    "Fit the factors of the layer `small` in place; `before` is the layer before it was factorised."
     w, b = to_float64(before.weight), before.module.bias
     mx, my, xx, yx = moments.pair(centred=b is not None)
     if not xx.isfinite().all() or not yx.isfinite().all():
@@ -265,14 +265,14 @@ def refit_block(self:_Walk, block, calibration, mix, ridge):
 
 # %% ../../nbs/rank/refit.ipynb #0refit34
 def _head_layers(enc):
-    "List the linear layers of the head; without those that share their weight with the embeddings."
+    "List the linear layers of the head, except those that share their weight with the embeddings."
     own = {n for n in parameter_parts(enc)['head'] if n.endswith('.weight')}
     return {n: m for n, m in enc.named_modules() if isinstance(m, nn.Linear) and f'{n}.weight' in own}
 
 # %% ../../nbs/rank/refit.ipynb #0refit35
 @patch
 def see_head(self:_Walk, enc, outs, p):
-    "Run the head on what the last block gave: name -> inputs and outputs of its linear layers, in order."
+    "Run the head on the last block's output; return name -> (inputs, outputs) of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
     with _skipping(enc, [b.name for b in self.blocks], lambda: outs[p]):
@@ -331,7 +331,7 @@ def _divergences(dense, models, batches):
     return torch.cat(found, 1)
 
 def _choose(divergences):
-    "Choose among nothing, layers, and layers with head, if they do no harm, and the head helps, by a standard error."
+    "Choose nothing, layers, or layers and head: by a standard error, layers must not harm and the head must help."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
@@ -341,7 +341,7 @@ def _choose(divergences):
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
 def _check_models(dense, before, small):
-    "Raise unless `small` is `before` with some layers factorised, and `before` the dense model, but for its neurons."
+    "Raise unless `small` is `before` with some layers factorised, and `before` is `dense`, apart from its neurons."
     refuse_adapters(small)
     own = {l.name for m in (dense, before) if m is not dense for f in feed_forwards(m) for l in f}
     shapes = [{l.name: l.shape for l in linears(m)} for m in (dense, before, small)]
@@ -379,7 +379,7 @@ def refit(
     small:nn.Module, # The same with some linear layers factorised, as from `apply_plan` or `compress`; untouched
     batches, # Any iterable of `(x, y)` or `x`, as for `calibrate`; labels are not used
     calibration:Calibration=None, # Of `before`, for its `grad_second_moment`; made from the batches when None
-    before:nn.Module=None, # What `small` was before it was factorised, where neurons had been left out; else `dense`
+    before:nn.Module=None, # The model that was factorised, if neurons were pruned first; default: `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
     head:bool=True, # Refit pooler and classifier as well?

@@ -1,4 +1,4 @@
-"""Functions by name, to which you add your own.
+"""Look up functions by name, and add your own.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/registry.html.md"""
 

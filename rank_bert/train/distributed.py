@@ -1,4 +1,4 @@
-"""One training over the processes that `accelerate launch` or `torchrun` starts, on the batches of one process.
+"""Train on several GPUs or CPU processes, with the batches and the results of a single one.
 
 Docs: https://rank-bert.github.io/rank_bert/train/distributed.html.md"""
 
@@ -64,6 +64,6 @@ def _trainer():
 def over_devices(
     learn, # A `Learner`
 ):
-    "Fit over the processes of a launcher as over one."
+    "Fit over the processes of a launcher as in a single one."
     cbs = [_trainer(), ShareBatches()] if num_distrib() > 1 else []
     with learn.added_cbs(cbs): yield learn

@@ -61,8 +61,8 @@ def _name_labels(hf, vocab):
     names, have = [str(o) for o in vocab], list(hf.config.id2label.values())
     ours, theirs = ([o.casefold() for o in v] for v in (names, have))
     if sorted(ours) == sorted(theirs) and ours != theirs:
-        raise ValueError(f'the data number the labels {names}, the model {have}: '
-                         'give the labels in the order of the model')
+        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
+                         "pass the labels in the model's order")
     if ours != theirs and not all(o.startswith('label_') for o in theirs):
         warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
     hf.config.id2label = dict(enumerate(names))
@@ -84,7 +84,7 @@ def classifier_for(
     dls, # From `glue_dls` or `text_dls`
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name, folder, or classifier
     pretrained:bool=None, # As for `get_pretrained_model`
-    own_vocab:bool=False, # Is the tokenizer another than that of the model's published weights?
+    own_vocab:bool=False, # Does the tokenizer differ from that of the model's published weights?
     pooling:str=None, # Replace the head by a linear one on this pooling, see `pooled_classifier`
     task:str='', # Name, for the record
 )->nn.Module: # A transformers classifier

@@ -84,7 +84,7 @@ MLM_HEADS = {
 
 # %% ../../nbs/train/mlm.ipynb #10mlm001
 def _has_pair_head(m):
-    "Does a transformers model have BERT's head for the next sentence?"
+    "Tell whether a transformers model has BERT's head for the next sentence."
     return hasattr(getattr(m, 'cls', None), 'seq_relationship')
 
 # %% ../../nbs/train/mlm.ipynb #215f491b
@@ -121,7 +121,7 @@ def uniform_ranks(
 def is_saved_model(
     model, # What to use as a model
 )->bool: # True for a folder, or a name on the hub
-    "Does `model` name saved weights?"
+    "Tell whether `model` names saved weights."
     return isinstance(model, (str, Path)) and (Path(model).is_dir() or '/' in str(model))
 
 # %% ../../nbs/train/mlm.ipynb #7e87ef4e

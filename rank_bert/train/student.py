@@ -33,7 +33,7 @@ def _kept_layers(layers, every, n):
 
 # %% ../../nbs/train/student.ipynb #30a63115
 def _layer_lists(config, n):
-    "Give the settings of `config` that are lists with an entry for each of `n` layers."
+    "Find the settings of `config` that are lists with an entry for each of `n` layers."
     named = lambda k: k == 'layer_types' or k.endswith('_layers')
     return {k: v for k, v in vars(config).items() if named(k) and isinstance(v, (list, tuple)) and len(v) == n}
 

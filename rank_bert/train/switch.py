@@ -112,7 +112,7 @@ def before_fit(self:LowRankSwitch):
 # %% ../../nbs/train/switch.ipynb #d35bb619
 @patch
 def _settled(self:LowRankSwitch, name):
-    "Has the stable rank of a layer settled?"
+    "Tell whether the stable rank of a layer has settled."
     return len(s := self._stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
 
 # %% ../../nbs/train/switch.ipynb #cf773aba
