@@ -37,7 +37,7 @@ def take_turns(
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # One row a contender: `median`, `least`, `most`
-    "Let every contender measure itself in turns, so that other work on the machine hits all of them alike."
+    "Measure every contender in turns, so that other work on the machine slows all of them alike."
     seen = in_turns(contenders, repeats, progress=progress)
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
 
@@ -267,7 +267,7 @@ def _peak_bytes(model, x):
 # %% ../nbs/bench.ipynb #76fe16a7
 @torch.inference_mode()
 def _milliseconds(f, device='cpu', least=0.2):
-    "Take the median time of a call, over as many as fit in `least` seconds, at least one, after one that does not count."
+    "Take the median time of a call, over as many as fit in `least` seconds, after one to warm up."
     f() # others have had the cache since the last turn
     took = []
     while sum(took) < least: took.append(timed_call(f, device))

@@ -1,4 +1,4 @@
-"""How much faster a factorised model answers in ONNX Runtime and OpenVINO than a dense one in PyTorch, in one run.
+"""Measure how much faster a factorised model is in ONNX Runtime and OpenVINO than a dense one in PyTorch.
 
 Docs: https://rank-bert.github.io/rank_bert/bench_infer.html.md"""
 

@@ -184,7 +184,7 @@ def compress(
     n_train:Count=None, # Rows or lines of text to learn from, the longest of four times as many (default: 1024)
     max_length:Count=None, # Longest input in tokens (default: as results.json says, or 128)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    max_loss_increase:Positive=None, # Find the smallest model that is predicted to lose no more (nats, before the refit)
+    max_loss_increase:Positive=None, # Find the smallest model predicted to lose no more (nats, before the refit)
     fixed_ranks:Ranks=None, # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count=1, # Choose ranks that are multiples of this
     seed:Seed=42, # Seed of everything that is random

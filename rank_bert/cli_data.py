@@ -1,4 +1,4 @@
-"""A command works on a GLUE task, on a file of your own, or on what a folder was fine-tuned on.
+"""Find the rows that a command works on: a GLUE task, your own file, or what a folder was fine-tuned on.
 
 Docs: https://rank-bert.github.io/rank_bert/cli_data.html.md"""
 
@@ -70,7 +70,7 @@ _OWN = dict(data=check_text, text_cols=partial(check_each, check=check_text), la
 def recorded_rows(
     folder:str, # Folder of a saved model
 )->dict: # For `rows_learner`; empty if the folder does not tell
-    "Read in the `results.json` of a folder which rows it was fine-tuned on."
+    "Read from the `results.json` of a folder which rows it was fine-tuned on."
     saved, f = saved_settings(folder), Path(folder)/'results.json'
     if saved.get('task'): return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
     if not saved.get('data'): return {}

@@ -1,4 +1,4 @@
-"""`rank-bert-export`: write a saved model for ONNX Runtime or OpenVINO, and answer and score with what was written.
+"""`rank-bert-export`: write a saved model for ONNX Runtime or OpenVINO, and predict and evaluate without PyTorch.
 
 Docs: https://rank-bert.github.io/rank_bert/cli_export.html.md"""
 

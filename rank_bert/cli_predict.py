@@ -1,4 +1,4 @@
-"""`rank-bert-evaluate` scores a fine-tuned or exported folder, and `rank-bert-predict` answers texts with it.
+"""`rank-bert-evaluate` scores a fine-tuned or exported folder, and `rank-bert-predict` predicts the labels of texts.
 
 Docs: https://rank-bert.github.io/rank_bert/cli_predict.html.md"""
 
@@ -59,7 +59,7 @@ def _by_length(answer):
     return run
 
 def _chunk_size(bs, most=4096):
-    "Choose how many texts to read before the first is answered: 1 if somebody waits for it."
+    "Choose how many texts to read before the first prediction: 1 if somebody waits for it."
     return 1 if bs == 1 or in_shell() and sys.stdin.isatty() else most
 
 # %% ../nbs/cli_predict.ipynb #b523e32f

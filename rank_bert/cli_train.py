@@ -1,4 +1,4 @@
-"""`rank-bert-finetune` on a GLUE task or your own file, and `rank-bert-pretrain` on your own texts.
+"""Use `rank-bert-finetune` on a GLUE task or your own file, and `rank-bert-pretrain` on your own texts.
 
 Docs: https://rank-bert.github.io/rank_bert/cli_train.html.md"""
 

@@ -1,4 +1,4 @@
-"""Teach transformers to open our folders, without importing anything until it does.
+"""Let transformers open factorised folders, without importing anything before it does.
 
 Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 

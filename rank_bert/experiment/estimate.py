@@ -15,6 +15,7 @@ from itertools import groupby
 from statistics import mean
 
 from fastai.callback.core import Callback, CancelFitException
+from scipy.optimize import nnls
 from tqdm.auto import tqdm
 
 from ..checks import check_positive
@@ -49,13 +50,14 @@ class Countdown:
 
 # %% ../../nbs/experiment/estimate.ipynb #bdb96b28
 def _seconds_a_step(learn, steps):
-    "Measure the mean time of a training step, after one to warm up."
+    "Measure the mean time of a training step, after one to warm up where the epoch has more."
     times = []
     def note(cb):
         if cb.training: times.append(time.perf_counter())
-        if len(times) > steps: raise CancelFitException
-    with learn.no_bar(), learn.no_logging(): learn.fit(1, cbs=Callback(after_batch=note))
-    return (times[-1] - times[0])/max(1, len(times) - 1)
+        if len(times) > steps + 1: raise CancelFitException
+    with learn.no_bar(), learn.no_logging(): learn.fit(1, cbs=Callback(before_train=note, after_batch=note))
+    times = times[len(times) > 2:]
+    return (times[-1] - times[0])/(len(times) - 1)
 
 def _learner_of(sweep, run, **tuning):
     "Make a learner of the model that a sweep fine-tunes, perhaps with another `n_train`."
@@ -63,68 +65,41 @@ def _learner_of(sweep, run, **tuning):
     res.tuning = replace(t, **tuning)
     return res._learner(run, run.model, pretrained=t.pretrained, tokenizer=t.tokenizer)
 
-def _epoch_and_pass(sweep, run, steps):
-    "Measure the seconds of an epoch, and of a pass over the validation rows."
+def _pair_seconds(sweep, run, steps):
+    "Measure the seconds of an epoch, of a pass over the validation rows, and of a latency."
     learn = _learner_of(sweep, run)
     batches = list(learn.dls.valid)
     some, start = batches[::max(1, len(batches)//3)], time.perf_counter()
     for _ in predictions([learn.model], some): pass
     once = (time.perf_counter() - start)*len(batches)/len(some)
-    return len(learn.dls.train)*_seconds_a_step(learn, steps), once
+    arch = dict(dense=architecture(learn.model))
+    latency = time_models(arch, sweep.latency_batch, sweep.latency_length, repeats=1)['dense']['latency_ms']
+    return len(learn.dls.train)*_seconds_a_step(learn, steps), once, 11*float(latency)/1000
 
 # %% ../../nbs/experiment/estimate.ipynb #est00003
-class _Probe(Compressor):
-    "A `Compressor` that notes how often it reads all texts, and how much of its work later runs reuse."
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.lasting, self.reads, self.reused_reads, self.reused_seconds = [self.learn], 0, 0, 0.
-    def texts(self):
-        self.reads += 1
-        return super().texts()
-    def _to_learn_from(self, learn, method):
-        if self.steps > 1 and needs_data(method): self.reads += self.steps
-        return super()._to_learn_from(learn, method)
-    def once(self, learn, kind, key, make):
-        if not any(learn is o for o in self.lasting): return super().once(learn, kind, key, make)
-        start, *before = time.perf_counter(), self.reads, self.reused_reads, self.reused_seconds
-        res = super().once(learn, kind, key, make)
-        self.reused_reads = before[1] + self.reads - before[0]
-        self.reused_seconds = before[2] + time.perf_counter() - start
-        self.lasting.append(res)
-        return res
+_SIZES = (1, 16), (2, 16), (1, 48) # layers and texts that methods are timed with
 
-# %% ../../nbs/experiment/estimate.ipynb #est00005
-_TEXTS = 48 # that a method is timed with
+def _depth(learn): return len({o.layer for o in linears(learn.model)})
 
-def _probe_of(sweep, run):
-    "Make a `_Probe` of one layer, and measure the seconds of a text more; give the number of layers too."
-    learn = _learner_of(sweep, run, n_train=4*_TEXTS)
-    depth = len({o.layer for o in linears(learn.model)})
-    if depth > 1: learn = learn.with_model(distil_init(learn.model, [0]))
-    def seconds(n):
-        start = time.perf_counter()
-        Compressor(learn.with_model(learn.model), run.seed, n).calibration(learn.with_model(learn.model))
-        return time.perf_counter() - start
-    few, text = _TEXTS//3, 0.
-    if any(map(needs_data, sweep.methods)): text = max(0., (seconds(_TEXTS) - seconds(few))/(_TEXTS - few))
-    return _Probe(learn, run.seed, min(_TEXTS, sweep.n_calibration), sweep.steps), text, depth
+def _small_compressors(sweep, run):
+    "Make a `Compressor` of each size; give the number of layers of the whole model too."
+    learn = _learner_of(sweep, run, n_train=192)
+    cut = lambda n: distil_init(learn.model, list(range(n))) if _depth(learn) > 1 else learn.model
+    return [Compressor(learn.with_model(cut(n)), run.seed, min(texts, sweep.n_calibration), sweep.steps)
+            for n, texts in _SIZES], _depth(learn)
 
-def _once_and_each(sweep, probe, text, depth, run):
-    "Measure what the runs of a method share, and each run, in seconds; None if one layer cannot meet the budget."
-    probe.reads, probe.reused_reads, probe.reused_seconds, start = 0, 0, 0., time.perf_counter()
-    try: probe(run)
-    except ValueError: return None
-    took, more = time.perf_counter() - start, text*(sweep.n_calibration - probe.n_samples)
-    once = probe.reused_seconds + probe.reused_reads*more
-    return depth*once, depth*(took + probe.reads*more - once)
+def _run_seconds(sweep, compressors, depth, run):
+    "Measure a run on small models, and extrapolate to all layers and texts; None if these cannot meet the budget."
+    reads, rows, took = needs_data(run.method), [], []
+    for c in compressors:
+        start, n = time.perf_counter(), _depth(c.learn)
+        try: c(run)
+        except ValueError: return None
+        took.append(time.perf_counter() - start)
+        rows.append((1, n, n*c.n_samples*reads))
+    return float(nnls(rows, took)[0]@(1, depth, depth*sweep.n_calibration*reads))
 
 # %% ../../nbs/experiment/estimate.ipynb #est00008
-def _without_export(method):
-    "Split the name of a method before a part that exports."
-    if not method_calls(method)[-1].part.last: return method, ''
-    first, _, last = method.rpartition('+')
-    return first, last
-
 def _epochs_of(method):
     "Count the epochs that a method trains once for all budgets, and in each run."
     calls = method_calls(method)
@@ -146,7 +121,7 @@ def _until(deadline, keys, measure, bar):
 
 def _or_mean(measured, key):
     "Look up a measured tuple, or take the mean of all."
-    return measured[key] if key in measured else tuple(map(mean, zip(*measured.values()))) or (0., 0.)
+    return measured.get(key) or tuple(map(mean, zip(*measured.values()))) or (0., 0., 0.)
 
 def _known_seconds(sweep):
     "Look up the mean seconds of what is done: (task, model) or (task, model, method) -> of a fine-tuning or a run."
@@ -159,48 +134,38 @@ def _known_seconds(sweep):
     return {k: mean(v) for k, v in res.items()}
 
 # %% ../../nbs/experiment/estimate.ipynb #est00012
-def _time_latency(sweep, run):
-    "Measure the seconds that it takes to measure a latency, which is eleven passes."
-    arch = architecture(_learner_of(sweep, run, n_train=1).model)
-    times = time_models(dict(dense=arch), sweep.latency_batch, sweep.latency_length, repeats=1)
-    return 11*times['dense']['latency_ms']/1000,
+def _runs_to_time(runs, known):
+    "List the first two runs of each model and method that is not done anywhere."
+    some, count = [r for r in runs if r.method != 'dense' and (*r[:2], r.method) not in known], Counter()
+    for r in dict.fromkeys(r._replace(task=some[0].task, seed=some[0].seed) for r in some):
+        count[r.model, r.method] += 1
+        if count[r.model, r.method] < 3: yield r
 
-def _time_export(sweep, run, name):
-    "Measure the seconds of an export."
-    learn, call = _learner_of(sweep, run, n_train=1), method_calls(name)[0]
-    start = time.perf_counter()
-    call.part.f(learn, run, None, **call.options)
-    return time.perf_counter() - start,
-
-def _timings(sweep, runs, unknown, limit, steps, bar):
-    "Time what pending runs are made of, each kind until its share of the time is over."
-    first, start, probes = {r[:2]: r for r in reversed(runs)}, time.perf_counter(), {}
-    of_model = {r.model: r._replace(allocator=sweep.allocators[0], budget=max(sweep.budgets)) for r in first.values()}
-    def method(k):
-        if k[0] not in probes: probes[k[0]] = _probe_of(sweep, of_model[k[0]])
-        return _once_and_each(sweep, *probes[k[0]], of_model[k[0]]._replace(method=k[1]))
-    pairs = _until(start + limit/3, first, lambda k: _epoch_and_pass(sweep, first[k], steps), bar)
-    latencies = _until(start + limit/3, of_model, lambda m: _time_latency(sweep, of_model[m]), bar)
-    engines = [(m, last) for m, _, last in unknown if last]
-    exports = _until(start + limit/2, engines, lambda k: _time_export(sweep, of_model[k[0]], k[1]), bar)
-    return pairs, latencies, exports, _until(start + limit, [(m, base) for m, base, _ in unknown if base], method, bar)
+def _timings(sweep, runs, timed, limit, steps, bar):
+    "Time pairs of task and model for a third of the time, and methods for the rest of it: key -> seconds."
+    start, first, small, methods = time.perf_counter(), {r[:2]: r for r in reversed(runs)}, {}, {}
+    def seconds(run):
+        if run.model not in small: small[run.model] = _small_compressors(sweep, run)
+        return _run_seconds(sweep, *small[run.model], run)
+    pairs = _until(start + limit/3, first, lambda k: _pair_seconds(sweep, first[k], steps), bar)
+    for r, o in _until(start + limit, timed, seconds, bar).items():
+        once = methods.setdefault((r.model, r.method), (o, o))[0]
+        methods[r.model, r.method] = once, o
+    return pairs, methods
 
 # %% ../../nbs/experiment/estimate.ipynb #e67c5f3a
-def _price(sweep, runs, known, timings):
+def _price(sweep, runs, known, pairs, methods):
     "Add up the seconds of the pending runs of one fine-tuned model."
-    (task, model, _), (pairs, latencies, exports, bases), paid = runs[0][:3], timings, set()
-    (epoch, once), (latency,) = _or_mean(pairs, (task, model)), _or_mean(latencies, model)
+    task, model, _ = runs[0][:3]
+    epoch, once, latency = _or_mean(pairs, (task, model))
     fit = known.get((task, model), sweep.tuning.epochs*(epoch + once))
     total = len(runs)*latency + (0 if sweep._is_tuned(dense_run(*runs[0][:3])) else fit)
     for method, n in Counter(r.method for r in runs).items():
         if method == 'dense': total += once
         elif (task, model, method) in known: total += n*known[task, model, method]
         else:
-            (base, last), (before, after) = _without_export(method), _epochs_of(method)
-            shared, each = _or_mean(bases, (model, base)) if base else (0., 0.)
-            total += n*(2*once + each + after*epoch + (_or_mean(exports, (model, last))[0] if last else 0.))
-            if base not in paid: total += shared + before*epoch
-            paid.add(base)
+            (first, again, *_), (before, after) = _or_mean(methods, (model, method)), _epochs_of(method)
+            total += first + (n - 1)*again + before*epoch + n*(2*once + after*epoch)
     return total
 
 # %% ../../nbs/experiment/estimate.ipynb #est00013
@@ -213,16 +178,13 @@ def estimate(
     "Estimate how long the runs take that are not done."
     check_positive(limit, 'limit')
     runs, known = sweep.pending(), _known_seconds(sweep)
-    unknown = dict.fromkeys((r.model, *_without_export(r.method)) for r in runs
-                            if r.method != 'dense' and (*r[:2], r.method) not in known)
-    pairs, methods = {r[:2] for r in runs}, {o[:2] for o in unknown if o[1]}
-    total = len(pairs) + len({o[1] for o in pairs}) + len({o[::2] for o in unknown if o[2]}) + len(methods)
-    with tqdm(total=total, desc='estimate', disable=not progress, leave=False) as bar:
-        timings = _timings(sweep, runs, unknown, limit, steps, bar)
-    groups = [list(g) for _, g in groupby(runs, lambda r: r[:3])]
+    timed, n_pairs = list(_runs_to_time(runs, known)), len({r[:2] for r in runs})
+    with tqdm(total=n_pairs + len(timed), desc='estimate', disable=not progress, leave=False) as bar:
+        pairs, methods = _timings(sweep, runs, timed, limit, steps, bar)
+    groups, n_methods = [list(g) for _, g in groupby(runs, lambda r: r[:3])], len({(r.model, r.method) for r in timed})
     basis = [f'{len(known)} kinds of work that are done']*bool(known)
-    basis += [f'{steps} training steps and some batches for {len(timings[0])} of {len(pairs)} pairs of task and model']
-    basis += [f'{len(timings[3])} of {len(methods)} methods, on one layer and {_TEXTS} texts']*bool(methods)
-    rest = len(timings[0]) < len(pairs) or len(timings[3]) < len(methods)
+    basis += [f'{steps} training steps and some batches for {len(pairs)} of {n_pairs} pairs of task and model']
+    basis += [f'{len(methods)} of {n_methods} methods, on two layers and {_SIZES[-1][1]} texts']*bool(timed)
+    rest = len(pairs) < n_pairs or len(methods) < n_methods
     basis = f"from {', '.join(basis)}" + '; the rest counts like the mean of these'*rest
-    return Estimate(sum(_price(sweep, g, known, timings) for g in groups), basis)
+    return Estimate(sum(_price(sweep, g, known, pairs, methods) for g in groups), basis)

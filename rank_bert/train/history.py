@@ -1,4 +1,4 @@
-"""Read and draw what a `RankMonitor` has recorded.
+"""Read and plot what a `RankMonitor` has recorded.
 
 Docs: https://rank-bert.github.io/rank_bert/train/history.html.md"""
 
