@@ -42,6 +42,7 @@ def random_like(
     plan, _ = config.pop('quantization_config', None), config.pop('engine', None)
     hf = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**config)).eval()
     if plan: RankPlanQuantizer(RankPlanConfig(**plan))._process_model_before_weight_loading(hf)
+    for p in hf.parameters(): p.data.normal_(std=.02) # new layers hold whatever was in memory
     return hf
 
 # %% ../../nbs/experiment/timing.ipynb #tim00010
