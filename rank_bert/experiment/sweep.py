@@ -131,8 +131,9 @@ def grid(self:Sweep)->list: # `Run`s
     "List all runs."
     compressed = [o for m in self.methods for budget, ranks in [takes(m)] for o in itertools.product(
         [m], self.allocators if ranks else ['none'], self.budgets if budget else [1.])]
-    first = [method_calls(m)[0][:2] for m in self.methods]
-    compressed.sort(key=lambda o: (first.index(method_calls(o[0])[0][:2]), o[1], -o[2])) # they share a beginning
+    axes = [method_calls(m)[0][:2] for m in self.methods], [*self.allocators, 'none'], [*self.budgets, 1.]
+    begins = lambda m, *rest: (method_calls(m)[0][:2], *rest)
+    compressed.sort(key=lambda o: [values.index(v) for values, v in zip(axes, begins(*o))]) # to share their beginning
     return [run for o in itertools.product(self.tasks, self.models, self.seeds)
             for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
 
