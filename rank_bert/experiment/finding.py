@@ -38,10 +38,11 @@ def _way(r, several):
     "Describe the method of a row in words, with the allocator if there are `several`."
     return r.method.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
 
-def _ties(small, best, several):
-    "Name the methods at the budget of the winner whose divergence is tied with its own."
+def _ties(small, best, several, loss):
+    "Name the methods at the budget of the winner that lose nothing either, and are tied with it in divergence."
     if 'tied' not in small: return ''
-    also = small[(small.budget == best.budget) & (small.tied == True) & (small.index != best.name)]
+    also = small.drop(best.name)
+    also = also[(also.budget == best.budget) & (also.tied == True) & lossless(also, loss)]
     return f" Tied with it: {', '.join(_way(r, several) for r in also.itertuples())}." if len(also) else ''
 
 def _score_and_spread(r):
@@ -89,7 +90,7 @@ def finding(
     enough = f'no loss above {loss:g}' if pd.isna(best.change_sd) else 'no measurable loss'
     return (f'To {100*best.budget:g} % of its linear weights at {enough}, with {_way(best, several)}.',
             f'It has {metric} {_score_and_spread(best)}, the dense model {_score_and_spread(d)}, and takes '
-            f'{percent_text(best.flops)} of the FLOPs.{_ties(small, best, several)}'
+            f'{percent_text(best.flops)} of the FLOPs.{_ties(small, best, several, loss)}'
             f'{_against_baselines(small, best, loss)}')
 
 # %% ../../nbs/experiment/finding.ipynb #c13aa304
