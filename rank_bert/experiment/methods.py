@@ -274,12 +274,12 @@ def __call__(self:Compressor,
     run, # With method, allocator and budget
 ): # Learner of a new model
     "Do what a run asks for."
-    calls, learn, n, key = method_calls(run.method), self.learn, 0, (needs_data(run.method),)
+    calls, learn, n, key = method_calls(run.method), self.learn, 0, ()
     old, self.chain, self.reused = self.chain, {}, []
     for c in calls:
         n += c.part.shrinks
         budget = run.budget**(n/sum(o.part.shrinks for o in calls)) if n else 1.
-        key += (c.name, str(c.options), budget, n and run.allocator)
+        key += (c.name, str(c.options), budget, n and run.allocator, c.part.ranks and needs_data(run.method))
         if key in old: self.reused.append(c.name)
         learn = old[key] if key in old else c.part.f(learn, run._replace(budget=budget), self, **c.options)
         if not c.part.last: self.chain[key] = learn
