@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastcore.meta import delegates
 
-from .store import settings_hash
+from .store import file_state, settings_hash
 from .sweep import Sweep
 from ..train.glue_learner import text_learner
 
@@ -38,8 +38,8 @@ class TextSweep(Sweep):
                             seed=run.seed, **kwargs)
 
     def tuning_settings(self, run):
-        "List the settings of the fine-tuning that a run starts from, among them size and time of the files."
+        "List the settings of the fine-tuning that a run starts from, among them what is in the files."
         res, files = super().tuning_settings(run), [self.rows['data'], str(self.rows.get('valid'))]
-        state = [[f, (s := Path(f).stat()).st_size, s.st_mtime_ns] for f in files if Path(f).is_file()]
+        state = [[f, *file_state(f)] for f in files if Path(f).is_file()]
         return dict(res, source=files[0], rows={k: v for k, v in self.rows.items() if k != 'data'},
                     files=settings_hash([res['files'], state]))
