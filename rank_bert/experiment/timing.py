@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/timing.html.md"""
 __all__ = ['architecture', 'random_like', 'OtherLoad', 'time_models']
 
 # %% ../../nbs/experiment/timing.ipynb #tim00003
-import os, tempfile, time
+import os, tempfile, time, warnings
 from functools import partial
 from pathlib import Path
 
@@ -76,6 +76,18 @@ def _pass_of(architecture, batch, length, device):
     run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
     return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # keeps the folder
 
+def _passes_of(architectures, *args):
+    "Make a function for each architecture that can run; warn of the others, except of the dense one, which must."
+    res = {}
+    for name, o in architectures.items():
+        try: res[name] = _pass_of(o, *args)
+        except Exception as e: # whatever an engine raises: the other models are timed anyway
+            if not res: raise
+            engine = '-'.join(o.get('engine') or ['PyTorch'])
+            warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
+    return res
+
+# %% ../../nbs/experiment/timing.ipynb #612acb81
 @torch.no_grad()
 def time_models(
     architectures:dict, # Name -> from `architecture`; the first one is the dense model
@@ -83,10 +95,10 @@ def time_models(
     length:int=64, # Tokens in a text, without padding
     repeats:int=9, # Turns, after two to warm up
     progress:bool=False, # Show a progress bar?
-)->dict: # Name -> fields of a record
+)->dict: # Name -> fields of a record; without those that do not start
     "Measure the latency of models in turns."
     device, state = 'cuda' if torch.cuda.is_available() else 'cpu', torch.get_rng_state()
-    passes = {k: _pass_of(o, batch, length, device) for k, o in architectures.items()}
+    passes = _passes_of(architectures, batch, length, device)
     torch.set_rng_state(state)
     with OtherLoad() as other:
         times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
