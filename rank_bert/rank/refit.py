@@ -306,7 +306,9 @@ class Refit:
 
     def __str__(self):
         if not self.held_out: return f"{self.kept} refitted on {self.samples:,} sentences"
-        return (f"{self.kept or 'nothing'} refitted on {self.samples:,} sentences, divergence from the dense model "
+        if not self.kept:
+            return f"refitted on {self.samples:,} sentences and undone: it did not help on {self.held_out:,} others"
+        return (f"{self.kept} refitted on {self.samples:,} sentences, divergence from the dense model "
             f"{self.divergence[None]:.4g} -> {self.divergence[self.kept]:.4g} nats on {self.held_out:,} others")
 
 # %% ../../nbs/rank/refit.ipynb #0refit38
