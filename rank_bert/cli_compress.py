@@ -76,7 +76,7 @@ def _smaller(model, data, budget, max_loss_increase, embeddings, n_samples, meth
     from rank_bert.rank.decomposed import Decomposed, smallest_plan
     from rank_bert.rank.decompose import get_decomposition
     from rank_bert.rank.embedding import compress_embedding
-    how['allocator'] = how['allocator'] or ('uniform' if method == 'svd' else 'optimal')
+    how['allocator'] = how['allocator'] or ('optimal' if method == 'kronecker' else 'uniform')
     run = dict(n_samples=n_samples, progress=shows_progress())
     if engine := _engine_of(how['cost']): how['cost'] = engine_latency(model, *engine)
     if data is not None: data = longest_sentences(data, n_samples)
@@ -173,7 +173,7 @@ def compress(
     folder:str, # Folder of a saved model
     budget:Fraction=None, # Fraction of the encoder's linear weights to keep, in (0, 1] (default: 0.5)
     method:Method='kronecker', # Decomposition; only svd needs no data
-    allocator:Allocator=None, # How layers share the budget (default: optimal, but uniform for svd)
+    allocator:Allocator=None, # How layers share the budget (default: optimal for kronecker, uniform for the others)
     cost:Cost='params', # What the budget counts: weights, operations, or time measured here, in PyTorch or an engine
     steps:Count=None, # Compress in this many steps (default: 1; with --no-refit, more below a quarter)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
