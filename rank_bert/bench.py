@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/bench.html.md"""
 __all__ = ['SIX_LAYERS', 'take_turns', 'bench_train', 'peak_memory', 'bench_compress', 'bench_infer']
 
 # %% ../nbs/bench.ipynb #59cfa818
-import copy, inspect, tempfile, time, warnings
+import copy, inspect, os, tempfile, time, warnings
 from functools import partial
 from itertools import accumulate
 from importlib.util import find_spec
@@ -166,6 +166,7 @@ def peak_memory(
         before = torch.cuda.memory_allocated()
         f()
         return (torch.cuda.max_memory_allocated() - before)/2**20
+    os.environ.setdefault('KINETO_LOG_LEVEL', '6') # or it prints two lines for each profile
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as p: f()
     changes = sorted((e.start_ns(), e.nbytes()) for e in p.profiler.kineto_results.events() if e.name() == '[memory]')
     return max(accumulate(n for _, n in changes), default=0)/2**20
