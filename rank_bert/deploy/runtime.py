@@ -135,19 +135,12 @@ def _text_list(texts):
 # %% ../../nbs/deploy/runtime.ipynb #dr000025
 _LENGTH_STEPS = dict(onnx=1, openvino=8)
 
-def _padded_rows(rows, fill, left, width):
-    "Make a rectangle of lists of ids."
-    res = np.full((len(rows), width), fill, dtype=np.int64)
-    for line, r in zip(res, rows): line[width-len(r) if left else 0:width if left else len(r)] = r
-    return res
-
 def _input_arrays(encodings, m):
-    "Make the inputs of the graph from the encodings of a batch."
-    longest, step, left = max(1, *map(len, encodings)), _LENGTH_STEPS[m['engine']], m['padding_side'] == 'left'
+    "Make the inputs of the graph from the encodings of a batch, which are padded in place."
+    longest, step = max(1, *map(len, encodings)), _LENGTH_STEPS[m['engine']]
     width = max(longest, min(-(-longest//step)*step, m['max_length']))
-    fill = dict(input_ids=m['pad_id'], attention_mask=0, token_type_ids=m['pad_type_id'])
-    rows = lambda k: [getattr(e, INPUTS[k]) for e in encodings]
-    return {k: _padded_rows(rows(k), fill[k], left, width) for k in m['inputs']}
+    for e in encodings: e.pad(width, direction=m['padding_side'], pad_id=m['pad_id'], pad_type_id=m['pad_type_id'])
+    return {k: np.array([getattr(e, INPUTS[k]) for e in encodings], np.int64) for k in m['inputs']}
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000028
 def _softmax(z): return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True)
