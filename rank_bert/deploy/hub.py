@@ -19,7 +19,7 @@ _TASK = dict(embedding='feature-extraction', regression='text-classification')
 _USE = """
 It answers texts without PyTorch:
 
-    pip install "rank_bert[{engine}]"
+    pip install "rank_bert[{engine}] @ git+https://github.com/rank-bert/rank_bert.git"
 
 ```python
 from rank_bert.deploy.runtime import Predictor

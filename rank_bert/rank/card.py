@@ -84,7 +84,7 @@ rank_bert made this {kind} smaller: some of its layers are products of two thin 
 | --- | --- |
 {rows}
 
-Transformers opens it after `pip install rank_bert` and one import:
+Transformers opens it after `pip install git+https://github.com/rank-bert/rank_bert.git` and one import:
 
 ```python
 import rank_bert

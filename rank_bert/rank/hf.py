@@ -122,7 +122,8 @@ def after_saving(
     setattr(cls, name, _save)
 
 # %% ../../nbs/rank/hf.ipynb #10hf0005
-LOCK = 'this model has factorised layers: `pip install rank_bert`, and `import rank_bert` before you load it'
+LOCK = ('this model has factorised layers: `pip install git+https://github.com/rank-bert/rank_bert.git`, '
+        'and `import rank_bert` before you load it')
 
 def _lock(config, folder):
     "Write into the config of a factorised model that only rank_bert opens it."
