@@ -82,7 +82,7 @@ def _passes_of(architectures, *args):
     for name, o in architectures.items():
         try: res[name] = _pass_of(o, *args)
         except Exception as e: # whatever an engine raises: the other models are timed anyway
-            if not res: raise
+            if not res or isinstance(e, OSError): raise # a full disk ends the sweep
             engine = '-'.join(o.get('engine') or ['PyTorch'])
             warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     return res
