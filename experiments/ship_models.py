@@ -10,8 +10,8 @@ import json, os, subprocess, sys, tempfile, time
 from pathlib import Path
 import numpy as np, pandas as pd, torch
 from fastcore.script import call_parse
-from rank_bert.cli_compress import compress
-from rank_bert.cli_data import validation_items
+from rank_bert.commands.compress import compress
+from rank_bert.commands.rows import validation_items
 from rank_bert.deploy.export import export, why_not
 from rank_bert.rank.batches import DIVERGENCES
 from rank_bert.train.glue_learner import GLUE_METRICS

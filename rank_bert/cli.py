@@ -13,13 +13,13 @@ from inspect import signature
 from pathlib import Path
 
 from .checks import check_name
-from .cli_train import finetune, pretrain
-from .cli_predict import evaluate, predict
-from .cli_compress import compress
-from .cli_export import export
-from .cli_sweep import report, sweep
+from .commands.train import finetune, pretrain
+from .commands.predict import evaluate, predict
+from .commands.compress import compress
+from .commands.export import export
+from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .shell import (COMMANDS, Count, Fraction, arg_parser, command, load_model, one_of, say, several,
+from .commands.shell import (COMMANDS, Count, Fraction, arg_parser, command, load_model, one_of, say, several,
                              shows_progress)
 
 # %% ../nbs/cli.ipynb #8907cef7
@@ -76,9 +76,9 @@ def bench(
     options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
                    multiple_of=multiple_of, cost=cost, backends=backends, precisions=precisions, sizes=sizes)
     check_name(what, 'bench', BENCHES)
-    from rank_bert import bench as module
+    from rank_bert.commands import bench as module
     run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
-    if what == 'infer' and backends: from rank_bert.bench_infer import bench_backends as run
+    if what == 'infer' and backends: from rank_bert.commands.bench_infer import bench_backends as run
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
     table = run(**given, repeats=repeats, progress=shows_progress())
