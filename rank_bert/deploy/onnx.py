@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np, torch, torch.nn as nn
 
 from .first_token import keep_first_token
-from .runtime import INPUTS, needs_extra
+from .runtime import INPUTS
+from ..io import needs_extra
 from ..models.anatomy import encoder_of, family_of, input_names
 from ..models.embedder import embedding_features, sentence_encoder
 from ..models.folder import shorten_error

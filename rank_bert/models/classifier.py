@@ -46,13 +46,6 @@ def _encoder_settings(cls):
     "List the settings that the configuration class of a family adds to those of any model."
     return {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
 
-# %% ../../nbs/models/classifier.ipynb #10clas03
-@cache
-def _announce(cls):
-    "Tell transformers which model belongs to the configuration class `cls`."
-    from rank_bert.models.pooled import PooledForSequenceClassification # takes seconds, so we wait for the first
-    AutoModelForSequenceClassification.register(cls, PooledForSequenceClassification, exist_ok=True)
-
 # %% ../../nbs/models/classifier.ipynb #34f708cb
 class PooledConfig(PretrainedConfig):
     "Configure an encoder with a linear head on its pooled output."
@@ -63,7 +56,6 @@ class PooledConfig(PretrainedConfig):
         dropout:float=0.1, # Share of the pooled output dropped in training
         **kwargs
     ):
-        _announce(type(self))
         if isinstance(encoder, dict): encoder = AutoConfig.for_model(**encoder)
         self.encoder = BertConfig() if encoder is None else encoder
         self.pooling, self.dropout = pooling, dropout
