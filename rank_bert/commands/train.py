@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from .rows import check_own, own_rows, rows_learner, rows_record
-from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, is_first, one_of,
-                             option, out_folder, pretrained_flag, save_results, say, say_scores, several,
-                             shows_progress)
+from .shell import (Task, check_source, command, if_interrupted, is_first, out_folder,
+                                      pretrained_flag, save_results, say, say_scores, shows_progress)
+from ..settings import Count, Positive, Seed, Valid, one_of, option, several
 
 # %% ../../nbs/commands/train.ipynb #9076d737
 def _fit(learn, epochs, lr, *cbs):
@@ -72,7 +72,7 @@ def finetune(
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:str=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Valid=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
     regression:bool=False, # Predict the labels as numbers, also where all of them are whole
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task or on your own file, and save it with its results.
