@@ -19,7 +19,8 @@ from fastai.learner import Learner
 from fastcore.basics import patch
 
 from ..checks import check_count, check_fraction, check_positive
-from ..models.anatomy import encoder_of, linears, parameter_parts
+from ..models.anatomy import encoder_of, linears
+from ..models.sizes import parameter_parts
 from ..rank.layers import LowRankLinear
 from ..rank.plan import RankPlan, full_name
 from ..rank.registry import Registry
