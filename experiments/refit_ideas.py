@@ -45,8 +45,7 @@ class Bench:
 
     def logits(self, model):
         with frozen(model):
-            return [prediction_of(encoder_of(model), run_encoder(encoder_of(model), x), x['attention_mask'])[0].double()
-                    for x, _ in self.valid]
+            return [prediction_of(model, x)[0].double() for x, _ in self.valid]
 
     def measure(self, model):
         "Divergence from the dense model in nats a sentence, and score, on the validation rows."
@@ -357,7 +356,7 @@ def _token_weights(model, packs):
             return f
         handles = [l.module.register_forward_hook(see(l.name)) for l in linears(model)]
         with frozen(enc, True):
-            z, v = cotangent(enc, run_encoder(enc, x), x['attention_mask'], None, 'true', gen)
+            z, v = cotangent(enc, x, None, 'true', gen)
             z.backward(v)
         for h in handles: h.remove()
         for n, o in outs.items(): found.setdefault(n, []).append(keep.flat(o.grad).square().sum(1))
