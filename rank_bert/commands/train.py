@@ -136,8 +136,7 @@ def pretrain(
     mask:float=0.15, # Share of the tokens to mask
     masks:Count=None, # Different masks of a row: 1 for always the same, 10 for BERT's (default: new ones in each pass)
     whole_word:bool=False, # Mask all tokens of a word, or none
-    layout:one_of('packed', 'document', 'line')='packed', # What fills a row: several documents, one, or a paragraph
-    next_sentence:bool=False, # Also predict whether the second half of a row follows the first
+    layout:one_of('packed', 'line')='packed', # What fills a row: the text of several documents, or a paragraph
     valid:float=0.05, # Share of the text to validate on
     every:Count=None, # Steps between reports and checkpoints (default: a twentieth of all)
     seed:Seed=42, # Seed of everything that is random
@@ -153,8 +152,8 @@ def pretrain(
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,
-              layout=layout, valid=valid, next_sentence=next_sentence, every=every, seed=seed, bf16=bf16,
-              resume=resume, overwrite=overwrite, progress=shows_progress(), report=_say_step)
+              layout=layout, valid=valid, every=every, seed=seed, bf16=bf16, resume=resume, overwrite=overwrite,
+              progress=shows_progress(), report=_say_step)
     say_scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')})
     say(f"saved in {out} after {res['seconds']:.0f} s")
     return res

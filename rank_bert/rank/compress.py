@@ -19,7 +19,7 @@ from .decomposed import cost_for
 from .allocate import check_least, get_allocator, smallest_budget
 from .joint import NEURON_STATISTICS, Decomposed # with `narrowed`
 from .refit import refit as refit_to
-from .batches import batches_of_texts, longest_sentences
+from .batches import batches_of_texts, choose_texts, embeds
 
 # %% ../../nbs/rank/compress.ipynb #b0d8abcd
 @torch.inference_mode(False)
@@ -35,7 +35,7 @@ def compress(
     neurons:bool=False, # Leave out feed-forward neurons where that costs less than lower ranks?
     refit:bool=True, # With batches: `refit` the factors, and the head, to the dense model's outputs?
     steps:int=None, # Calibrate and shrink in as many steps; default: 1, or `default_steps` for batches without refit
-    n_samples:int=1024, # Sentences to use of batches: the longest of four times as many; None for all
+    n_samples:int=1024, # Sentences to use of batches, chosen by `choose_texts`; None for all
     progress:bool=True, # Show progress bars?
 )->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Factorise an encoder to a budget."
@@ -45,7 +45,7 @@ def compress(
     batches = data is not None and not isinstance(data, (Calibration, Decomposed))
     if isinstance(data, Decomposed): data.check(model, method)
     asked = _feasible(model, budget, allocator, cost, fixed_ranks, multiple_of)
-    if batches: data = longest_sentences(_batches_from(model, data), n_samples)
+    if batches: data = choose_texts(_batches_from(model, data), n_samples, 'random' if embeds(model) else 'longest')
     new, predicted, stats, seen = model, 0., None, data
     if neurons and batches: seen = calibrate(model, data, n_samples, statistics=NEURON_STATISTICS, progress=progress)
     for k in range(steps):
