@@ -227,8 +227,10 @@ class Rows(Settings):
         about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression)
         for k in (k for k, v in about.items() if v not in (None, False) and not self.data):
             raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
-        for a, b in [('task', 'data'), ('task', 'texts'), ('source', 'data'), ('source', 'texts'), ('data', 'texts')]:
+        for a, b in [('task', 'data'), ('task', 'texts'), ('data', 'texts')]:
             if getattr(self, a) and getattr(self, b): raise ValueError(f'pass {option(a)} or {option(b)}, not both')
+        for k in (k for k in ('data', 'texts') if self.source and getattr(self, k)):
+            raise ValueError(f'{option("source")} is for GLUE tasks: leave it out with {option(k)}')
         if self.data: self.data = existing(self.data)
         if self.valid is not None: self.valid = self._validation()
 
@@ -272,7 +274,7 @@ class Runs(Settings):
     executor:one_of('local', 'ray')='local' # Where the workers are: on this machine, or on a Ray cluster
     address:str=None # Of the Ray cluster (default: one on this machine)
     retry_failed:bool=False # Do the runs again that failed
-    dry_run:bool=False # Measure for a minute, say how many runs there are and about how long they take, and stop
+    dry_run:bool=False # Say how many runs are done and to do, and how long they take, and stop
 
 @dataclass
 class Latency(Settings):
@@ -295,5 +297,4 @@ class Masking(Settings):
     mask:float=0.15 # Share of the tokens to mask
     masks:Count=None # Different masks of a row: 1 for always the same, 10 for BERT's (default: new ones in each pass)
     whole_word:bool=False # Mask all tokens of a word, or none
-    layout:one_of('packed', 'document', 'line')='packed' # What fills a row: several documents, one, or a paragraph
-    next_sentence:bool=False # Also predict whether the second half of a row follows the first
+    layout:one_of('packed', 'line')='packed' # What fills a row: the text of several documents, or a paragraph
