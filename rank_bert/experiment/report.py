@@ -327,9 +327,9 @@ def report(
         answers, scores = _answers(summary, names), scores_section(summary, names)
         numbers = ranks_section(df, records, names), tables_section(df, summary, names)
         write_tables(folder, summary)
-    page = html_page(
-        title, H.Header(H.H1(title), *answers), H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else '', *scores,
-        about_section(df), *numbers, *failed_section(df, records, names), *settings_section(df, records, names),
-        H.Footer(f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'))
+    warn = H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else ''
+    foot = f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'
+    page = html_page(title, H.Header(H.H1(title), *answers), warn, *scores, about_section(df), *numbers,
+                     *failed_section(df, records, names), *settings_section(df, records, names), H.Footer(foot))
     with store.output('report.html') as tmp: tmp.write_text(page, encoding='utf-8')
     return store.folder/'report.html'
