@@ -10,6 +10,7 @@ __all__ = ['MatrixSum', 'measure', 'weight_sum', 'gradient_sum', 'head_sizes', '
 # %% ../../nbs/rank/measure.ipynb #73f74718
 import inspect, math, re, time
 from collections import namedtuple
+from contextlib import ExitStack
 from functools import partial
 
 import torch
@@ -17,6 +18,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..models.anatomy import attentions, encoder_of, family_of, linears
+from .batches import hooked
 from .heads import head_matrices
 from .statistics import TextTokens
 from .layers import LowRankLinear
@@ -174,18 +176,16 @@ class ForwardWatch:
         self.tokens, self.batch_first = tokens, family_of(model).batch_first
         self.signature = inspect.signature(enc.forward)
         self.outputs, self.residuals, self.keep, self.seconds = {}, [], None, 0.
-        self.hooks = [enc.register_forward_pre_hook(self.begin, with_kwargs=True)]
-        if outputs: self.hooks += [l.module.register_forward_hook(partial(self.keep_output, l.name)) for l in layers]
         at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in linears(enc) if hidden)
-        for name in dict.fromkeys(m.group()[1:] for m in at if m): # of blocks, from the first
-            self.hooks.append(enc.get_submodule(name).register_forward_hook(self.keep_residual, with_kwargs=True))
+        blocks = dict.fromkeys(m.group()[1:] for m in at if m) # their names, from the first
+        hooks = [(l.module, partial(self.keep_output, l.name)) for l in layers if outputs]
+        hooks += [(enc.get_submodule(b), self.keep_residual) for b in blocks]
+        self.hooks = ExitStack()
+        for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)): self.hooks.enter_context(h)
 
-    def close(self):
-        "Remove the hooks."
-        for h in self.hooks: h.remove()
-        self.hooks = []
+    def close(self): self.hooks.close() # removes the hooks
 
-    def begin(self, enc, args, kwargs):
+    def begin(self, args, kwargs):
         "Note which tokens of the batch are real."
         x = self.signature.bind_partial(*args, **kwargs).arguments
         x = {**x, **x.get('kwargs', {})}
@@ -197,7 +197,7 @@ class ForwardWatch:
 # %% ../../nbs/rank/measure.ipynb #0b880878
 @patch
 @torch.no_grad()
-def keep_output(self:ForwardWatch, name, module, args, out):
+def keep_output(self:ForwardWatch, name, args, kwargs, out):
     "Keep the outputs of a layer at evenly spaced tokens."
     began, x = time.perf_counter(), self.keep.flat(out.detach())
     n = len(x)
@@ -207,7 +207,7 @@ def keep_output(self:ForwardWatch, name, module, args, out):
 
 @patch
 @torch.no_grad()
-def keep_residual(self:ForwardWatch, block, args, kwargs, out):
+def keep_residual(self:ForwardWatch, args, kwargs, out):
     "Measure the hidden states that leave a block, and those that enter the first."
     began = time.perf_counter()
     inp, out = args[0] if args else kwargs['hidden_states'], out[0] if isinstance(out, tuple) else out
