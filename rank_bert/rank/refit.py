@@ -19,7 +19,8 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_fraction, check_positive
-from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears, parameter_parts
+from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears
+from ..models.sizes import parameter_parts
 from rank_bert.rank.batches import (DIVERGENCES, embeds, frozen, hooked, packs_for, predictions, run_encoder,
     sentences)
 from .calibrate import Calibration, calibrate
