@@ -126,13 +126,12 @@ def _write_model(model, tokenizer, dense, folder):
 # %% ../../nbs/commands/compress.ipynb #cc000018
 def _compress_results(model, scores, settings):
     "Collect what `results.json` holds of a compression."
-    from rank_bert.rank.card import bytes_by_part
+    from rank_bert.models.sizes import bytes_by_part
     done, config = model.compression, getattr(model, 'model', model).config
-    weights = {k: (tuple(v.shape), v.nbytes) for k, v in model.named_parameters()}
     return dict(kept=done.kept, method=done.method, allocator=done.allocator, cost=done.cost, steps=done.steps,
                 refit=done.refit and done.refit.kept, budget=done.budget, plan=dict(done.plan),
                 embedding_rank=done.embedding_rank, neurons=done.neurons, **scores, params=done.params,
-                bytes=bytes_by_part(weights), settings=settings,
+                bytes=bytes_by_part(model), settings=settings,
                 weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../../nbs/commands/compress.ipynb #cc000019

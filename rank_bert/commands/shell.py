@@ -379,8 +379,9 @@ def save_results(
         text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
         if (tmp/'README.md').is_file():
+            from rank_bert.models.base_models import quiet_transformers
             from rank_bert.rank.card import write_card
-            write_card(tmp) # now with task and metrics
+            with quiet_transformers(): write_card(tmp) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
     return out
 
