@@ -29,6 +29,8 @@ from .rank.compress import compress
 from .rank.decomposed import Decomposed, encoder_params, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
 from .rank.refit import refit
+from .rank.project import project_layers, threshold_layers
+from .rank.optimizer_state import factorise
 from .rank.latency import measure_latency
 from .rank.heads import head_circuits, head_importance, head_report, prune_heads, truncate_heads
 
@@ -39,7 +41,7 @@ from .train.monitor import RankMonitor
 from .train.history import plot_rank_history, read_history
 from .train.penalty import FrobeniusDecay, NuclearNormPenalty
 from .train.projection import RankProjection, RankSchedule
-from .train.switch import LowRankSwitch, start_factorised
+from .train.switch import LowRankSwitch
 from .train.galore import GaLore
 from .train.resume import ResumeFit
 from .train.adapters import AdaLoRA, add_lora, load_lora, merge_lora

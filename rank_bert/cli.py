@@ -19,8 +19,8 @@ from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .commands.shell import (COMMANDS, Count, Fraction, arg_parser, command, load_model, one_of, say, several,
-                             shows_progress)
+from .commands.shell import COMMANDS, arg_parser, command, load_model, say, shows_progress
+from .settings import Count, Fraction, one_of, several
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -75,7 +75,6 @@ def bench(
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
                    multiple_of=multiple_of, cost=cost, backends=backends, precisions=precisions, sizes=sizes)
-    check_name(what, 'bench', BENCHES)
     from rank_bert.commands import bench as module
     run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
     if what == 'infer' and backends: from rank_bert.commands.bench_infer import bench_backends as run
@@ -88,7 +87,7 @@ def bench(
 # %% ../nbs/cli.ipynb #30657945
 def _say_completion():
     "Print a line for each command that tells a shell its options."
-    parsers = {k: arg_parser(f.__wrapped__, prog=k) for k, f in COMMANDS.items()}
+    parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
     shown = lambda p: [a for a in p._actions if a.help != SUPPRESS]
     words = lambda p: [str(o) for a in shown(p) for o in (*a.option_strings, *(a.choices or ()))]
     text = '\n'.join(f"complete -o default -W '{' '.join(words(p))}' {k}" for k, p in parsers.items())

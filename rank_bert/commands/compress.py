@@ -15,9 +15,9 @@ from pathlib import Path
 from ..checks import check_count
 from .rows import check_own, recorded_rows, rows_learner, rows_of, rows_record
 from ..models.folder import model_config
-from .shell import (Arg, Count, Fraction, Positive, Seed, check_source, command,
-                             load_model, load_tokenizer, one_of, out_folder, save_results, saved_settings, say,
-                             several, shows_progress, text_items, texts_per_row)
+from .shell import (check_source, command, load_model, load_tokenizer, out_folder, save_results,
+                                      saved_settings, say, shows_progress, text_items, texts_per_row)
+from ..settings import Arg, Count, Fraction, Positive, Seed, Valid, one_of, several
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
 def _recorded_data(folder):
@@ -195,7 +195,7 @@ def compress(
     data:str=None, # Or a file with texts and labels to calibrate on and to score on (default: as results.json says)
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:str=None, # File to score on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Valid=None, # File to score on, or the fraction of rows to set aside for it (default: 0.2)
 )->dict: # What `results.json` holds
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small"""

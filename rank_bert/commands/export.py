@@ -12,8 +12,8 @@ from pathlib import Path
 
 from .rows import recorded_rows, validation_items
 from ..models.folder import model_config
-from .shell import (Count, Fraction, Positive, command, load_tokenizer, one_of, out_folder, say,
-                             text_items, texts_per_row)
+from .shell import command, load_tokenizer, out_folder, say, text_items, texts_per_row
+from ..settings import Count, Fraction, Positive, one_of
 
 # %% ../../nbs/commands/export.ipynb #ce000006
 def _texts_to_compare(folder, file, n=256):

@@ -16,8 +16,9 @@ from fastcore.basics import chunked
 from .rows import check_own, rows_learner, rows_of
 from .export import evaluate_exported, is_exported
 from ..models.folder import model_config
-from .shell import (Count, Task, command, in_shell, load_classifier, load_tokenizer, option, printable,
-                             read_texts, saved_settings, say, say_json, say_scores, several, text_items, texts_per_row)
+from .shell import (Task, command, load_classifier, load_tokenizer, printable, read_texts,
+                                      saved_settings, say, say_json, say_scores, text_items, texts_per_row)
+from ..settings import Count, in_shell, option, several
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
 @command

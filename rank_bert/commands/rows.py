@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from ..checks import check_count, check_each, check_fields, check_fraction, check_text
-from .shell import check_source, labels_of, option, saved_settings, task_for
+from .shell import check_source, labels_of, saved_settings, task_for
+from ..settings import option
 
 # %% ../../nbs/commands/rows.ipynb #a0c9866b
 def _existing(path):

@@ -11,8 +11,8 @@ __all__ = ['sweep', 'report']
 from pathlib import Path
 
 from .rows import check_own, own_rows
-from .shell import (Count, Fraction, Positive, Seed, check_source, command, in_shell, one_of, option,
-                             pretrained_flag, say, several, shows_progress)
+from .shell import check_source, command, pretrained_flag, say, shows_progress
+from ..settings import Count, Fraction, Positive, Seed, Valid, in_shell, one_of, option, several
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 def _sweep_of(tasks, source, own, **settings):
@@ -88,7 +88,7 @@ def sweep(
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:str=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Valid=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
     regression:bool=False, # Predict the labels as numbers, also where all of them are whole
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from .rows import check_own, own_rows, rows_learner, rows_record
-from .shell import (Count, Positive, Seed, Task, check_source, command, if_interrupted, is_first, one_of,
-                             option, out_folder, pretrained_flag, save_results, say, say_scores, several,
-                             shows_progress)
+from .shell import (Task, check_source, command, if_interrupted, is_first, out_folder,
+                                      pretrained_flag, save_results, say, say_scores, shows_progress)
+from ..settings import Count, Positive, Seed, Valid, one_of, option, several
 
 # %% ../../nbs/commands/train.ipynb #9076d737
 def _fit(learn, epochs, lr, *cbs):
@@ -72,7 +72,7 @@ def finetune(
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:str=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Valid=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
     regression:bool=False, # Predict the labels as numbers, also where all of them are whole
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task or on your own file, and save it with its results.
@@ -136,8 +136,7 @@ def pretrain(
     mask:float=0.15, # Share of the tokens to mask
     masks:Count=None, # Different masks of a row: 1 for always the same, 10 for BERT's (default: new ones in each pass)
     whole_word:bool=False, # Mask all tokens of a word, or none
-    layout:one_of('packed', 'document', 'line')='packed', # What fills a row: several documents, one, or a paragraph
-    next_sentence:bool=False, # Also predict whether the second half of a row follows the first
+    layout:one_of('packed', 'line')='packed', # What fills a row: the text of several documents, or a paragraph
     valid:float=0.05, # Share of the text to validate on
     every:Count=None, # Steps between reports and checkpoints (default: a twentieth of all)
     seed:Seed=42, # Seed of everything that is random
@@ -153,8 +152,8 @@ def pretrain(
     from rank_bert.train.pretrain import pretrain as run
     res = run(list(files), out, model, vocab_size=vocab_size, rank=_rank(rank), steps=steps, epochs=epochs,
               minutes=minutes, max_length=max_length, bs=bs, lr=lr, p=mask, masks=masks, whole_word=whole_word,
-              layout=layout, valid=valid, next_sentence=next_sentence, every=every, seed=seed, bf16=bf16,
-              resume=resume, overwrite=overwrite, progress=shows_progress(), report=_say_step)
+              layout=layout, valid=valid, every=every, seed=seed, bf16=bf16, resume=resume, overwrite=overwrite,
+              progress=shows_progress(), report=_say_step)
     say_scores(res['metrics'] | {k: res[k] for k in ('unigram_loss', 'unigram_entropy')})
     say(f"saved in {out} after {res['seconds']:.0f} s")
     return res

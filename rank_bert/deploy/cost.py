@@ -18,7 +18,8 @@ import torch, torch.nn as nn
 
 from ..checks import check_name
 from .export import PACKAGES, PRECISIONS, why_not, write_graph
-from .runtime import ENGINES, needs_extra
+from .runtime import ENGINES
+from ..io import needs_extra
 from ..models.anatomy import linears
 from ..rank.latency import LatencyTable, measure_latency
 

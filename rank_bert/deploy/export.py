@@ -23,9 +23,9 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from .runtime import ENGINES, Predictor, needs_extra, write_manifest
+from .runtime import ENGINES, Predictor, write_manifest
 from .vocabulary import keep_seen_words
-from ..io import check_new, json_object, json_text, new_folder
+from ..io import check_new, json_object, json_text, needs_extra, new_folder
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..rank.batches import DIVERGENCES

@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np, torch, torch.nn as nn
 
 from .first_token import keep_first_token
-from .runtime import INPUTS, needs_extra
+from .runtime import INPUTS
+from ..io import needs_extra
 from ..models.anatomy import encoder_of, family_of, input_names
+from ..models.embedder import embedding_features, sentence_encoder
 from ..models.folder import shorten_error
 from ..rank.batches import prediction_of
 
@@ -28,13 +30,12 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        self.pooled = any(c.__name__ == 'SentenceTransformer' for c in type(model).__mro__)
-        self.model = copy.deepcopy(model if self.pooled else encoder_of(model)).float().cpu().eval()
+        st = sentence_encoder(model)
+        self.pooled, whole = st is not None, encoder_of(model) if st is None else st
+        self.model = copy.deepcopy(whole).float().cpu().eval()
         self.enc, self.family = encoder_of(self.model), family_of(self.model)
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
-        x = self.sample(2, 4)
-        with torch.no_grad(): out = self.enc(**x, return_dict=True)
-        z, self.kind = prediction_of(self.enc, out, x['attention_mask'])
+        with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))
         if z.ndim != 2: raise ValueError(f'{self} predicts for every token, and we export predictions for texts only')
         self.outputs = ['sentence_embedding', 'last_hidden_state'] if self.kind == 'embedding' else ['logits']
 
@@ -42,14 +43,10 @@ class TextGraph(nn.Module):
 
     def forward(self, *tensors):
         x = dict(zip(self.inputs, tensors))
-        mask = x['attention_mask']
-        if not self.family.batch_first: x['attention_mask'] = mask.float() # XLNet subtracts it from 1
-        if self.pooled:
-            out = self.model(x)
-            return out['sentence_embedding'], out['token_embeddings']
-        out = self.enc(**x, return_dict=True)
-        z, _ = prediction_of(self.enc, out, mask)
-        return (z, out.last_hidden_state) if self.kind == 'embedding' else (z,)
+        if not self.family.batch_first: x['attention_mask'] = x['attention_mask'].float() # XLNet subtracts it from 1
+        if self.kind != 'embedding': return prediction_of(self.model, x)[:1]
+        out = embedding_features(self.model, x)
+        return out['sentence_embedding'], out['token_embeddings']
 
     def sample(self, bs, length):
         "Draw a batch of random tokens, each row padded by one more than the row before."

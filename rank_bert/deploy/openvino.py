@@ -11,7 +11,7 @@ __all__ = ['to_openvino']
 from pathlib import Path
 
 from .onnx import LEAST_INT8, int8_rows
-from .runtime import needs_extra
+from ..io import needs_extra
 
 # %% ../../nbs/deploy/openvino.ipynb #do000008
 def _int8_input(node, least_rows=256):

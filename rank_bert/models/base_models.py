@@ -13,7 +13,6 @@ __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'c
 import re, warnings
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np, torch
@@ -102,8 +101,6 @@ def _cached_or_hub(load, name):
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None
 
 # %% ../../nbs/models/base_models.ipynb #85c64fcc
-_OUR_TYPES = {'pooled-classifier': 'rank_bert.models.classifier'}
-
 def _known_settings(name, **kwargs):
     "Read the settings of the model `name`, a folder or a name on the hub, which must be of a type we know."
     if Path(name).is_dir(): settings, place = model_config(name), Path(name)/'config.json'
@@ -111,7 +108,6 @@ def _known_settings(name, **kwargs):
         settings, place = PreTrainedConfig.get_config_dict(name, **kwargs)[0], name
         check_settings(settings, name)
     kind = str(settings.get('model_type'))
-    if kind in _OUR_TYPES: import_module(_OUR_TYPES[kind])
     old = 'model_type' not in settings and 'type_vocab_size' in settings
     if old or kind in CONFIG_MAPPING.keys(): return settings, place
     code = '; it brings code of its own (auto_map), and we run no code of a model' if 'auto_map' in settings else ''

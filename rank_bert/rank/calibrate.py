@@ -84,7 +84,7 @@ def needed(self:Calibration,
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of sentences at a time."
     def __init__(self, model, want, fisher, seed):
-        self.enc, self.family, self.linears = encoder_of(model), family_of(model), linears(model)
+        self.model, self.enc, self.family, self.linears = model, encoder_of(model), family_of(model), linears(model)
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
         self.device, self.samples, self.layers, self.last = next(self.enc.parameters()).device, 0, {}, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
@@ -114,18 +114,14 @@ class _Collector:
 
 # %% ../../nbs/rank/calibrate.ipynb #b2c9ce28
 @patch
-def pull_back(self:_Collector, out, y):
-    "Send the cotangent of a prediction back through the model."
-    z, v = cotangent(self.enc, out, self.keep.mask, y, self.fisher, self.gen)
-    z.backward(v)
-
-@patch
 def add(self:_Collector, x, y):
     "Run one pack forward and back."
     if 'input_ids' not in x: raise ValueError(f"a batch for calibrate must have input_ids, got only {', '.join(x)}")
     self.keep = TextTokens(x['attention_mask'].to(self.device), self.family.batch_first)
-    out = run_encoder(self.enc, x)
-    if self.fisher: self.pull_back(out, y)
+    if self.fisher:
+        z, v = cotangent(self.model, x, y, self.fisher, self.gen)
+        z.backward(v)
+    else: run_encoder(self.enc, x)
     for s in self.layers.values(): s.finish()
     self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
@@ -140,7 +136,7 @@ def watching(self:_Collector):
     if self.fisher:
         handles.append(self.enc.get_input_embeddings().register_forward_hook(lambda m, i, o: self.words.see(o)))
     try:
-        with frozen(self.enc, bool(self.fisher)): yield
+        with frozen(self.model, bool(self.fisher)): yield
     finally:
         for h in handles: h.remove()
 

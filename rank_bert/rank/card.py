@@ -12,11 +12,8 @@ import math, re
 from pathlib import Path
 from huggingface_hub import ModelCardData
 from safetensors import safe_open
-from transformers import PreTrainedModel
 from ..io import json_object
-from .hf import after_saving
 from .plan import METHOD
-from ..register import after_import
 
 # %% ../../nbs/rank/card.ipynb #10card07
 def part_of_model(
@@ -125,13 +122,3 @@ def write_card(
     before, _, rest = text.partition(_CARD.partition('\n')[0])
     after = rest.partition(_CARD.splitlines()[-1] + '\n')[2]
     file.write_text(f'{before.rstrip()}\n\n{lines}{after}', encoding='utf-8')
-
-after_saving(PreTrainedModel, 'save_pretrained', lambda model, folder: write_card(folder, model))
-
-# %% ../../nbs/rank/card.ipynb #10card22
-def _extend_sentence_cards():
-    "Let sentence-transformers add our lines to its cards."
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-    for cls in (CrossEncoder, SentenceTransformer): after_saving(cls, 'save', lambda o, folder: write_card(folder))
-
-after_import('sentence_transformers', _extend_sentence_cards)

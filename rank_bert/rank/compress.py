@@ -16,15 +16,16 @@ from ..checks import check_name
 from ..models.anatomy import heads_of, linears, neurons_of
 from rank_bert.rank.allocate import (COSTS, Choices, check_least, default_allocator, layer_choices, optimal,
     smallest_budget)
-from .batches import batches_of_texts, longest_sentences
+from .batches import batches_of_texts, choose_texts, embeds
 from .calibrate import Calibration
 from .decompose import DECOMPOSITIONS
 from rank_bert.rank.decomposed import (MEASURES, Compression, Decomposed, cost_for, encoder_params,
     smallest_plan)
 from .offers import NEURON_STATISTICS, narrowed, narrowing_choices, narrowings
 from .plan import RankPlan, expand_fixed_ranks
-from .recipe import PARTS, Goal, Part, State, apply_recipe, check_recipe, parse, part
+from .recipe import PARTS, Part, State, apply_recipe, check_recipe, parse, part
 from .refit import refit as refit_to
+from ..settings import Goal
 
 # %% ../../nbs/rank/compress.ipynb #24com001
 def _total(price, shapes): return sum(price(None, *s) for s in shapes)
@@ -167,13 +168,14 @@ def texts_from(
     model:nn.Module, # A transformers model, or any module that contains one
     data, # Texts, batches, or a learner, whose training rows we read
     n_samples:int=1024, # Texts to choose; None for all
+    seed:int=42, # Where they are drawn at random
 )->list: # Batches of one text
     "Read the texts to learn from."
     if hasattr(data, 'dls'): data = data.dls.train.new()
     first = data[0] if isinstance(data, (list, tuple)) and data else None
     pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
     if isinstance(first, str) or pair: data = batches_of_texts(model, data)
-    return longest_sentences(data, n_samples)
+    return choose_texts(data, n_samples, 'random' if embeds(model) else 'longest', seed=seed)
 
 # %% ../../nbs/rank/compress.ipynb #24com009
 def _recipe_for(recipe, method, refit, neurons, texts):
@@ -200,7 +202,7 @@ def start_recipe(
     given = [p for p in parts if not (ready and p.chooses)]
     check_recipe(given, goal, texts=data is not None and not ready, labels=learner is not None)
     _feasible(model, parts, goal)
-    if data is not None and not ready and wants: state.texts = texts_from(model, data, goal.n_samples)
+    if data is not None and not ready and wants: state.texts = texts_from(model, data, goal.n_samples, goal.seed)
     return state
 
 # %% ../../nbs/rank/compress.ipynb #a1c77c35

@@ -11,7 +11,6 @@ __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 
 # %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
 from collections.abc import Mapping
-from importlib import import_module
 import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
@@ -209,7 +208,6 @@ def record_plan(
     from transformers import PreTrainedModel # takes seconds to import
     enc, plan = encoder_of(model), plan_of(model)
     sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
-    if plan or sizes: import_module('rank_bert.rank.card') # what is saved from now on gets a card
     _own_config(enc)
     record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():

@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_fraction, check_positive
 from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears, parameter_parts
-from .batches import DIVERGENCES, frozen, packs_for, predictions, run_encoder, sentences
+from .batches import DIVERGENCES, embeds, frozen, packs_for, predictions, run_encoder, sentences
 from .calibrate import Calibration, calibrate
 from .layers import LowRankLinear, refuse_adapters
 from .linalg import damped_root, to_float64, truncated_svd
@@ -298,18 +298,21 @@ def refit_head(self:_Walk, ridge=.1):
 @dataclass
 class Refit:
     "What `refit` did."
-    divergence:dict # What was refitted (None, 'layers', 'layers and head') -> nats a sentence on those held out
+    divergence:dict # What was refitted (None, 'layers', 'layers and head') -> `mean_divergence` on sentences held out
     kept:str # Which of these the model is; None where the refit did harm
     samples:int # Sentences of the fit
     held_out:int # Sentences held out
     seconds:float # Time it took
+    angle:bool = False # Is the divergence one minus the cosine of embeddings? Else it is in nats
 
     def __str__(self):
         if not self.held_out: return f"{self.kept} refitted on {self.samples:,} sentences"
         if not self.kept:
             return f"refitted on {self.samples:,} sentences and undone: it did not help on {self.held_out:,} others"
-        return (f"{self.kept} refitted on {self.samples:,} sentences, divergence from the dense model "
-            f"{self.divergence[None]:.4g} -> {self.divergence[self.kept]:.4g} nats on {self.held_out:,} others")
+        a, b = (self.divergence[k] for k in (None, self.kept))
+        moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
+            f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
+        return f"{self.kept} refitted on {self.samples:,} sentences, {moved} on {self.held_out:,} others"
 
 # %% ../../nbs/rank/refit.ipynb #0refit38
 def _hold_out(batches, n_samples, holdout):
@@ -325,7 +328,7 @@ def _hold_out(batches, n_samples, holdout):
 
 # %% ../../nbs/rank/refit.ipynb #0refit39
 def _divergences(dense, models, batches):
-    "Measure how far the predictions of several models are from the dense one's; (models, sentences), in nats."
+    "Measure how far the predictions of several models are from the dense one's; (models, sentences)."
     found = []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
         ds = torch.stack([DIVERGENCES[kind](a.double(), b.double()) for b in others])
@@ -407,5 +410,5 @@ def refit(
         ds = _divergences(dense, options.values(), held)
         kept, found = list(options)[_choose(ds)], ds.mean(1).tolist()
     new = copy.deepcopy(options[kept])
-    new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start)
+    new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, embeds(dense))
     return new

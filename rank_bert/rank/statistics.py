@@ -11,6 +11,7 @@ __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'TRUE_COTANGENTS', 'E
 # %% ../../nbs/rank/statistics.ipynb #021e74c2
 import torch, torch.nn as nn
 from fastcore.basics import patch
+from ..models.anatomy import encoder_of
 from .batches import prediction_of
 
 # %% ../../nbs/rank/statistics.ipynb #2a361a88
@@ -96,24 +97,24 @@ def _usable_labels(y, z, kind):
 
 # %% ../../nbs/rank/statistics.ipynb #0288549e
 def cotangent(
-    enc:nn.Module, # A transformers model
-    out, # Its output
-    mask:torch.Tensor, # Attention mask (batch, length)
+    model:nn.Module, # A transformers model, or a module that contains one
+    x:dict, # Inputs
     y, # Labels, or None
     fisher:str, # 'true' or 'empirical'
     gen:torch.Generator, # For the random signs
-)->tuple: # The prediction, and the gradient of the loss in it, of the same shape
-    "Find what to pull back through a model."
-    z, kind = prediction_of(enc, out, mask)
+)->tuple: # The prediction, an embedding at length 1, and the gradient of the loss in it, of the same shape
+    "Run a model, and find what to pull back through it."
+    z, kind = prediction_of(model, x)
+    if kind == 'embedding': z = nn.functional.normalize(z.float(), dim=-1)
     if fisher == 'true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
     elif kind == 'embedding' or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
-        f"and {type(enc).__name__} is neither: use 'true'")
+        f"and {type(encoder_of(model)).__name__} is neither: use 'true'")
     elif y is None:
         raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which "
             "needs none")
     else: v = EMPIRICAL_COTANGENTS[kind](z.detach(), _usable_labels(y, z, kind))
-    return z, v*mask[..., None].to(v) if z.ndim > 2 else v
+    return z, v*x['attention_mask'][..., None].to(v) if z.ndim > 2 else v
 
 # %% ../../nbs/rank/statistics.ipynb #295cf72b
 def _squared_rows(x, g):

@@ -19,7 +19,7 @@ from torch import nn
 from ..checks import check_name, check_positive
 from ..models.anatomy import encoder_of
 from ..models.base_models import BertWrapper, problem_type
-from .distill_losses import DISTIL_LOSSES, Seen, check_heads, match_layers
+from ..rank.distances import DISTIL_LOSSES, Seen, check_heads, match_layers
 from .learner import model_of
 
 # %% ../../nbs/train/distill.ipynb #e6199317

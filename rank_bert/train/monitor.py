@@ -25,7 +25,7 @@ from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
 from .history import append_record, history_table, plot_rank_history, read_records, write_records
 from .learner import FitCallback
-from rank_bert.train.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
+from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
     weight_sum)
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b

@@ -13,7 +13,7 @@ from pathlib import Path
 from fastai.callback.core import Callback
 from fastai.learner import Recorder
 
-from ..deploy.runtime import needs_extra
+from ..io import needs_extra
 from ..rank.registry import Registry
 
 # %% ../../nbs/train/tracking.ipynb #trac0006
