@@ -9,35 +9,35 @@ __all__ = ['OPTIMIZER', 'rank_map', 'kept_fraction', 'Tuning', 'Sweep', 'majorit
 
 # %% ../../nbs/experiment/sweep.ipynb #eae25b1a
 import itertools, shutil, time, warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from fastai.callback.core import Callback
 from fastcore.basics import chunked, noop, patch
-from fastcore.meta import delegates
 from safetensors import SafetensorError, safe_open
 
 from ..checks import (check_count, check_fields, check_fraction, check_name, check_positive, check_several,
                               check_text)
 from ..data.glue import glue_source, glue_task, task_folder
-from .methods import (Compressor, dense_size, method_calls, method_name, model_bytes, needs_data,
-                                          takes)
+from .methods import Compressor, needs_texts
 from .runner import Runner
 from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder
 from ..models.anatomy import linears
 from ..models.base_models import is_model_folder
-from ..rank.allocate import ALLOCATORS
+from ..rank.allocate import default_allocator
 from ..rank.decomposed import encoder_params, flops_per_token
 from ..rank.layers import break_even
 from ..rank.plan import RankPlan
+from ..rank.recipe import dense_size, parse, recipe_name
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import TRACKERS, tracker
+from ..settings import Goal, Settings, flat
 
 # %% ../../nbs/experiment/sweep.ipynb #e52d5122
 def rank_map(
@@ -59,7 +59,7 @@ def kept_fraction(
 
 # %% ../../nbs/experiment/sweep.ipynb #98e0ab55
 @dataclass
-class Tuning:
+class Tuning(Settings):
     "How a sweep fine-tunes every model."
     pretrained:bool = None # As for `get_pretrained_model`
     tokenizer:str = None # Name or folder of a tokenizer other than the model's own
@@ -80,32 +80,29 @@ class Tuning:
 class Sweep(Runner):
     "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
     _task_name = staticmethod(lambda o: glue_task(o).name)
-    @delegates(Tuning)
+    @flat
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
         models:str|tuple=('prajjwal1/bert-tiny',), # Names on the hub, or folders
-        methods:str|tuple=('svd',), # Parts from `method_table`, alone or joined by '+', with options in brackets
+        methods:str|tuple=('svd',), # Recipes: parts from `part_table`, alone or joined by '+', with settings in brackets
         budgets:float|tuple=(0.75, 0.5, 0.25), # Fractions of the encoder's linear weights to keep
         seeds:int|tuple=(42,), # One fine-tuning for each
-        allocators:str|tuple=('uniform',), # Keys of `ALLOCATORS`
+        allocators:str|tuple=('default',), # Keys of `ALLOCATORS`, or 'default' for what suits each method
         source:str=None, # 'sample', a folder, or None for $RANK_BERT_GLUE, else the hub
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
-        n_calibration:int=1024, # Training texts to calibrate on, for the methods that need data
-        steps:int=1, # Compress in this many steps, and calibrate before each
+        goal:Goal.only('max_loss_increase', 'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples')=Goal(),
+        tuning:Tuning=Tuning(), # How to fine-tune
         latency_batch:int=32, # Texts in a batch when we measure latency
         latency_length:int=64, # Tokens in a text when we measure latency
         track:str=None, # Log each fine-tuning with one of `TRACKERS`, in the folder `logs`
-        **kwargs
     ):
-        self.tuning, self.store, self.source = Tuning(**kwargs), Store(folder), source
+        self.tuning, self.goal, self.store, self.source = tuning, goal, Store(folder), source
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
-        self.methods = check_several(methods, 'methods', method_name)
-        allocator = partial(check_name, name='allocator', names=ALLOCATORS)
-        self.allocators = check_several(allocators, 'allocators', allocator)
+        self.methods = check_several(methods, 'methods', recipe_name)
+        self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
-        self.n_calibration, self.steps = check_count(n_calibration, 'n_calibration'), check_count(steps, 'steps')
         self.latency_batch = check_count(latency_batch, 'latency_batch')
         self.latency_length = check_count(latency_length, 'latency_length')
         self.track = track and check_name(track, 'tracker', TRACKERS)
@@ -129,13 +126,25 @@ def _data_folder(self:Sweep, task):
 @patch
 def grid(self:Sweep)->list: # `Run`s
     "List all runs."
-    compressed = [o for m in self.methods for budget, ranks in [takes(m)] for o in itertools.product(
-        [m], self.allocators if ranks else ['none'], self.budgets if budget else [1.])]
-    axes = [method_calls(m)[0][:2] for m in self.methods], [*self.allocators, 'none'], [*self.budgets, 1.]
-    begins = lambda m, *rest: (method_calls(m)[0][:2], *rest)
-    compressed.sort(key=lambda o: [values.index(v) for values, v in zip(axes, begins(*o))]) # to share their beginning
+    budgets = [1.] if self.goal.limit else self.budgets
+    compressed = [o for m in self.methods for o in itertools.product(
+        [m], self._allocators_of(m), budgets if any(p.shrinks for p in parse(m)) else [1.])]
+    begins = lambda m: str(parse(m)[0])
+    axes = [*map(begins, self.methods)], [*dict.fromkeys(o[1] for o in compressed)], [*budgets, 1.]
+    compressed.sort(key=lambda o: [x.index(v) for x, v in zip(axes, (begins(o[0]), *o[1:]))]) # to share their beginning
     return [run for o in itertools.product(self.tasks, self.models, self.seeds)
             for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
+
+# %% ../../nbs/experiment/sweep.ipynb #24swp001
+@patch
+def _allocators_of(self:Sweep, method):
+    "List the allocators that a method runs with."
+    part = next((p for p in parse(method) if p.ranks), None)
+    if part is None: return ['none']
+    narrows, ranks = bool({'heads', 'neurons'} & set(part.chooses)), [*part.chooses, 'svd'][-1 if part.chooses else 0]
+    ranks = part.chooses[-1] if part.chooses else 'svd'
+    names = [default_allocator(o, ranks, narrows and o == 'default') for o in self.allocators]
+    return [*dict.fromkeys('optimal' if narrows else o for o in names)]
 
 # %% ../../nbs/experiment/sweep.ipynb #2e1c8198
 OPTIMIZER = 'AdamW, weight decay 0.01 except for biases and norms' # of `encoder_learner`
@@ -145,7 +154,7 @@ def tuning_settings(self:Sweep,
     run:Run,
 )->dict: # All that the fine-tuned model depends on
     "List the settings of the fine-tuning that a run starts from."
-    data, tuning = self._data_folder(run.task), asdict(self.tuning)
+    data, tuning = self._data_folder(run.task), self.tuning.asdict()
     tokenizer = str(tuning.pop('tokenizer') or '')
     if self.tuning.epochs: tuning['optimizer'] = OPTIMIZER
     state = dict(model=folder_state(run.model, 'config.json'), tokenizer=folder_state(tokenizer),
@@ -160,8 +169,11 @@ def settings(self:Sweep,
     run:Run,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
-    data = dict(n_calibration=self.n_calibration, texts='longest', steps=self.steps) if needs_data(run.method) else {}
-    if data and self.steps == 1: del data['steps'] # the first records had no steps
+    data = dict(n_calibration=self.goal.n_samples, texts='longest') if needs_texts(run.method) else {}
+    same = ('n_samples', *(['steps'] if not data else []))
+    shrinks = run.method != 'dense' and any(p.shrinks for p in parse(run.method))
+    data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
+        and (v := getattr(self.goal, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency_batch, latency_length=self.latency_length)
 
@@ -235,7 +247,7 @@ def _measure(self:Sweep, learn, dense=None):
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     size = encoder_params(hf)
     return dict(kept=kept_fraction(hf, dense), encoder_params=size['linear'], total_params=size['total'],
-                bytes=model_bytes(learn), flops_per_token=flops_per_token(hf, self.latency_length),
+                bytes=sum(o.numel()*o.element_size() for o in hf.parameters()), flops_per_token=flops_per_token(hf, self.latency_length),
                 architecture=architecture(hf), latency_ms=None, # until `finish`
                 metric=metric, score=metrics[metric], metrics=metrics, map=rank_map(hf), outputs=outputs[0])
 
@@ -245,20 +257,22 @@ def _machine(learn):
     return dict(device=str(learn.hf_model.device), threads=torch.get_num_threads(), versions=library_versions())
 
 # %% ../../nbs/experiment/sweep.ipynb #b2855ce1
-def _predicted(run, small):
+def _predicted(run, model):
     "Look up the loss in nats that a decomposition predicts for its truncation, if nothing came after it."
-    last, done = method_calls(run.method)[-1].part, getattr(small.model, 'compression', None)
-    return dict(predicted=done.predicted) if last.ranks and done and done.nats else {}
+    done = getattr(model, 'compression', None)
+    return dict(predicted=done.predicted) if parse(run.method)[-1].ranks and done and done.nats else {}
 
 # %% ../../nbs/experiment/sweep.ipynb #0a83805e
 @patch
 def _result(self:Sweep, run, compressor, tuning):
     "Do one run."
     start, dense, learn = time.perf_counter(), run.method == 'dense', compressor.learn
-    small = learn if dense else compressor(run)
-    res = self._measure(small, learn.model)
+    state = None if dense else compressor(run)
+    res = self._measure(learn if dense else learn.with_model(state.model), learn.model)
     if dense: res['majority_baseline'] = majority_baseline(learn)
-    else: res |= dict(divergence=compressor.divergence(small), reused=compressor.reused) | _predicted(run, small)
+    else: res |= dict(divergence=compressor.divergence(state.model), reused=compressor.reused)
+    if state and state.exported: res['bytes'] = state.exported.bytes
+    if state: res |= _predicted(run, state.model)
     seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
     return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
                 seconds=seconds, **_machine(learn))
@@ -272,8 +286,8 @@ def start(self:Sweep,
     "Fine-tune and load the model that runs start from."
     folder = self.tune(run, tick)
     tuning, learn = _tuning_of(folder), self._learner(run, folder)
-    kept = self.folder/'calibrations'/f'{folder.name}_{self.n_calibration}.safetensors'
-    compressor = Compressor(learn, run.seed, self.n_calibration, self.steps, tuning['lr'], kept)
+    kept = self.folder/'calibrations'/f'{folder.name}_{self.goal.n_samples}.safetensors'
+    compressor = Compressor(learn, replace(self.goal, seed=run.seed), tuning['lr'], kept)
     return lambda run: self._result(run, compressor, tuning)
 
 # %% ../../nbs/experiment/sweep.ipynb #tim10002

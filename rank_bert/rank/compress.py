@@ -10,6 +10,7 @@ __all__ = ['choose', 'texts_from', 'start_recipe', 'compress', 'finish_recipe']
 # %% ../../nbs/rank/compress.ipynb #41855a77
 import time
 from dataclasses import replace
+from functools import partial
 import numpy as np, torch, torch.nn as nn
 from fastcore.meta import delegates
 from ..checks import check_name
@@ -23,7 +24,7 @@ from rank_bert.rank.decomposed import (MEASURES, Compression, Decomposed, cost_f
     smallest_plan)
 from .offers import NEURON_STATISTICS, narrowed, narrowing_choices, narrowings
 from .plan import RankPlan, expand_fixed_ranks
-from .recipe import PARTS, Part, State, apply_recipe, check_recipe, parse, part
+from .recipe import PARTS, Part, State, apply_recipe, check_recipe, dense_size, parse, part
 from .refit import refit as refit_to
 from ..settings import Goal
 
@@ -89,7 +90,8 @@ def choose(
         return _in_steps(state, chooses, cost=cost, multiple_of=multiple_of)
     goal = replace(goal, cost=cost or goal.cost, multiple_of=multiple_of or goal.multiple_of)
     state, allocator = replace(state, goal=goal), default_allocator(goal.allocator, method, bool(kinds))
-    price = state.once('cost', goal.cost, lambda: cost_for(state.dense, goal.cost))
+    measure = partial(cost_for, state.dense, goal.cost)
+    price = measure() if callable(goal.cost) or goal.cost in COSTS else state.once('cost', goal.cost, measure)
     asked = dict(cost=price, fixed_ranks=expand_fixed_ranks(state.model, goal.fixed_ranks), multiple_of=goal.multiple_of)
     thin, stats, spent = state.model, None, 0.
     if kinds: thin, stats, spent = _narrow(state, kinds, method, levels or (12 if method else 48), price,
@@ -114,8 +116,8 @@ def _plan(d, goal, price, dense, spent, allocator, asked):
 
 def _recorded(state, new, thin, stats, spent, allocator, price, start):
     "Complete the record of what was chosen."
-    done, goal, dense = new.compression, state.goal, sum(m*n for m, n in _shapes(state.dense).values())
-    share = sum(m*n for m, n in _shapes(thin).values())/dense
+    done, goal = new.compression, state.goal
+    share = dense_size(thin)/dense_size(state.dense)
     new.compression = replace(done, predicted=done.predicted + spent, allocator=allocator, share=share,
         budget=goal.budget or done.plan.kept*share, neurons=neurons_of(new) or None, heads=heads_of(new) or None,
         cost=goal.cost if isinstance(goal.cost, str) else getattr(price, 'name', 'custom'), steps=1,
@@ -129,7 +131,7 @@ def _in_steps(state, chooses, **options):
         raise ValueError(f"heads, neurons and ranks are chosen together in one step, got steps={goal.steps}")
     if goal.budget is None: raise ValueError(f"steps={goal.steps} lead to a budget: pass one, or leave out steps")
     if state.texts is None: raise ValueError(f"{goal.steps} steps calibrate before each: pass texts or batches as data")
-    whole = sum(m*n for m, n in _shapes(state.dense).values())/sum(m*n for m, n in _shapes(state.model).values())
+    whole = dense_size(state.dense)/dense_size(state.model)
     fraction = min(1., goal.budget*whole)
     for k in range(goal.steps):
         part = replace(goal, steps=1, budget=fraction**((k + 1)/goal.steps)/whole)
@@ -158,7 +160,7 @@ def _refit_part(state):
     "Fit factors, narrower layers and the head to what the dense model computed."
     start, done = state.start, state.model.compression
     if not any(done.plan.values()) and state.thin is start.model: return state
-    stats = state.stats or start.calibration()
+    stats = state.stats or replace(start, reused=state.reused).calibration()
     new = refit_to(start.model, state.model, state.texts, stats, state.thin, n_samples=None, progress=state.progress)
     new.compression = replace(done, refit=new.refit)
     return state.with_model(new)
