@@ -45,8 +45,7 @@ class Bench:
 
     def logits(self, model):
         with frozen(model):
-            return [prediction_of(encoder_of(model), run_encoder(encoder_of(model), x), x['attention_mask'])[0].double()
-                    for x, _ in self.valid]
+            return [prediction_of(model, x)[0].double() for x, _ in self.valid]
 
     def measure(self, model):
         "Divergence from the dense model in nats a sentence, and score, on the validation rows."
@@ -140,10 +139,10 @@ def shared_down_model(b, budget):
 def shared_down(b, budget):
     new, shared = shared_down_model(b, budget)
     yield '', new
-    old = refit_module._Walk.refit_block
-    refit_module._Walk.refit_block = _shared_refit_block(shared, old)
+    old = refit_module.Walk.refit_block
+    refit_module.Walk.refit_block = _shared_refit_block(shared, old)
     try: yield 'refit', b.refit(new)
-    finally: refit_module._Walk.refit_block = old
+    finally: refit_module.Walk.refit_block = old
 
 def _fit_shared(self, names, moments, calibration, mix, ridge):
     "Fit layers with the same input, with one `down`."
@@ -169,10 +168,10 @@ def _shared_refit_block(shared, old):
             if i == 0: _fit_shared(self, stage.layers, moments, calibration, mix, ridge)
             else:
                 for n in thin:
-                    refit_module._refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
+                    refit_module.refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
         module = self.small.get_submodule(block.name)
-        self.outs_small = [c(module, refit_module._hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        self.outs_small = [c(module, refit_module.hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
     return fit
 
 # (b) Fewer neurons in the feed-forward layers
@@ -206,11 +205,11 @@ def both(b, budget):
 
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
-    fit, held = refit_module._hold_out(b.batches, b.n, .125)
-    new = refit_module._refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
-    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
+    fit, held = refit_module.hold_out(b.batches, b.n, .125)
+    new = refit_module.refit_model(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
+    options = {'': small, 'layers': refit_module.with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
-    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
+    kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
 
 @idea
@@ -306,7 +305,7 @@ def _search(b, small, rounds=1, etas=(.3, .1, .03), damping=1e-3):
         try: grads = _gradients(b, best)
         finally: b.batches, b.n = all_batches, n
         options = [best, *(_stepped(b, best, grads, e, damping) for e in etas)]
-        ds = refit_module._divergences(b.model, options, held).mean(1)
+        ds = refit_module.divergences(b.model, options, held).mean(1)
         k = int(ds.argmin())
         chosen.append((0, *etas)[k])
         best = options[k]
@@ -357,7 +356,7 @@ def _token_weights(model, packs):
             return f
         handles = [l.module.register_forward_hook(see(l.name)) for l in linears(model)]
         with frozen(enc, True):
-            z, v = cotangent(enc, run_encoder(enc, x), x['attention_mask'], None, 'true', gen)
+            z, v = cotangent(enc, x, None, 'true', gen)
             z.backward(v)
         for h in handles: h.remove()
         for n, o in outs.items(): found.setdefault(n, []).append(keep.flat(o.grad).square().sum(1))
@@ -387,11 +386,11 @@ def _weighted_moments_at(share):
 
 @idea
 def weighted(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.moments_at
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.moments_at
     for share, ridge in ((.25, 1e-3), (.5, 1e-3), (.5, 1e-2), (.75, 1e-2)):
-        refit_module._Walk.moments_at = _weighted_moments_at(share)
+        refit_module.Walk.moments_at = _weighted_moments_at(share)
         try: yield f'share {share}, ridge {ridge}', b.refit(small, ridge=ridge)
-        finally: refit_module._Walk.moments_at = old
+        finally: refit_module.Walk.moments_at = old
 
 @idea
 def damped(b, budget):
@@ -405,8 +404,8 @@ def damped(b, budget):
 def head_ridge(b, budget):
     "The head alone, with another ridge; what the held-out sentences say of it, and what the validation rows say."
     small = b.decomposed.truncate(b.decomposed.plan(budget))
-    fit, held = refit_module._hold_out(b.batches, b.n, .125)
-    ridges, old = (.1, 1., 10.), refit_module._Walk.refit_head
+    fit, held = refit_module.hold_out(b.batches, b.n, .125)
+    ridges, old = (.1, 1., 10.), refit_module.Walk.refit_head
     models = []
     def several(self):
         start = copy.deepcopy(self.small)
@@ -414,11 +413,11 @@ def head_ridge(b, budget):
             self.small.load_state_dict(start.state_dict())
             old(self, r)
             models.append(copy.deepcopy(self.small))
-    refit_module._Walk.refit_head = several
-    try: new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
-    finally: refit_module._Walk.refit_head = old
-    layers = refit_module._with_head_of(new, small)
-    ds = refit_module._divergences(b.model, [small, layers, *models], held)
+    refit_module.Walk.refit_head = several
+    try: new = refit_module.refit_model(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    finally: refit_module.Walk.refit_head = old
+    layers = refit_module.with_head_of(new, small)
+    ds = refit_module.divergences(b.model, [small, layers, *models], held)
     for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
         yield f'{name}; held out {d.mean():.4f}, more than the layers by {(d - ds[1]).mean():.4f} +- {(d - ds[1]).std()/len(d)**.5:.4f}', m
 
@@ -427,7 +426,7 @@ def together(b, budget):
     "What paid by itself, together."
     groups = shared_down_model(b, budget)
     small, shared = groups
-    walk, root = refit_module._Walk, refit_module.damped_root
+    walk, root = refit_module.Walk, refit_module.damped_root
     block, moments = walk.refit_block, walk.moments_at
     plain = b.decomposed.truncate(b.decomposed.plan(budget))
     def run(start, share, damping, shared):
@@ -463,12 +462,12 @@ def _with_norms(share, old):
                 moments = self.moments_at(block, i, seen)
             for n in stage.layers:
                 if small[n].rank is not None:
-                    refit_module._refit_layer(self.layers[0][n], small[n], moments, self.reads_outputs(stage),
+                    refit_module.refit_layer(self.layers[0][n], small[n], moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
-        outs = [refit_module._hidden_in(c(module, refit_module._hidden_in(o))) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        outs = [refit_module.hidden_in(c(module, refit_module.hidden_in(o))) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
         moments = None
         for keep, a, b in zip(self.keeps, outs, self.outs_dense):
-            x, y = keep.flat(a), keep.flat(refit_module._hidden_in(b))
+            x, y = keep.flat(a), keep.flat(refit_module.hidden_in(b))
             moments = moments or refit_module.PairedMoments(x.shape[1], y.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair()
@@ -478,11 +477,11 @@ def _with_norms(share, old):
 
 @idea
 def norms(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.refit_block
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.refit_block
     for share in (0., .5, 1.):
-        refit_module._Walk.refit_block = _with_norms(share, old)
+        refit_module.Walk.refit_block = _with_norms(share, old)
         try: yield f'share {share}', b.refit(small, head=False)
-        finally: refit_module._Walk.refit_block = old
+        finally: refit_module.Walk.refit_block = old
 
 # (5) Training on top, for who can train
 

@@ -36,14 +36,14 @@ def _demo(folder):
 
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):
-    "Say how many runs a sweep has to do, and about how long they take."
-    from rank_bert.experiment.estimate import duration_text, estimate
-    todo = len(s.pending())
+    "Say how many runs a sweep has to do, and how long they take at the pace of those that are done."
+    from rank_bert.experiment.runner import duration_text
+    took, left = s.seconds()
     say(s.state_text(), result=True)
-    if not todo: return dict(runs=len(s.grid()), to_do=0, seconds=0)
-    took = estimate(s, progress=shows_progress())
-    say(f'about {duration_text(took.seconds)}, {took.basis}; a busy machine takes longer', result=True)
-    return dict(runs=len(s.grid()), to_do=todo, seconds=round(took.seconds))
+    pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1'
+    if left is not None: pace = f'they took {duration_text(took)}; at their pace the rest takes {duration_text(left)}'
+    if pending := len(s.pending()): say(pace, result=True)
+    return dict(runs=len(s.grid()), to_do=pending, seconds=left)
 
 # %% ../../nbs/commands/sweep.ipynb #c1e272b1
 def _raise_failed(df, folder):
@@ -79,7 +79,7 @@ def sweep(
     scratch:bool=False, # Start from random weights
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
-    dry_run:bool=False, # Measure for a minute, say how many runs there are and about how long they take, and stop
+    dry_run:bool=False, # Say how many runs are done and to do, and how long they take, and stop
     workers:Count=1, # Processes that share the work; the same command in another shell joins in, too
     executor:one_of('local', 'ray')='local', # Where the workers are: on this machine, or on a Ray cluster
     address:str=None, # Of the Ray cluster (default: one on this machine)

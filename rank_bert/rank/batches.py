@@ -6,7 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/rank/batches.html.md"""
 
 # %% auto #0
 __all__ = ['DIVERGENCES', 'split_batch', 'sentences', 'batches_of_texts', 'choose_texts', 'longest_sentences', 'packs',
-           'packs_for', 'frozen', 'embeds', 'prediction_of', 'predictions', 'mean_divergence', 'loss_increase']
+           'packs_for', 'frozen', 'hooked', 'embeds', 'prediction_of', 'predictions', 'mean_divergence',
+           'loss_increase']
 
 # %% ../../nbs/rank/batches.ipynb #d5a6f483
 from collections.abc import Mapping
@@ -174,6 +175,19 @@ def frozen(
         raise ValueError("the model was made in torch.inference_mode, where no gradient can reach it: make it outside")
     with held(model.modules(), 'training', False), held(model.parameters(), 'requires_grad', False):
         with torch.inference_mode(False), torch.set_grad_enabled(grad): yield
+
+# %% ../../nbs/rank/batches.ipynb #0hook002
+@contextmanager
+def hooked(
+    hooks, # Pairs of a module and a function of its arguments: `f(args, kwargs, output)`
+    before:bool=False, # Call `f(args, kwargs)` ahead of the module instead?
+):
+    "Call functions whenever modules compute, inside the block."
+    handles = [m.register_forward_pre_hook(lambda m, *a, f=f: f(*a), with_kwargs=True) if before
+        else m.register_forward_hook(lambda m, *a, f=f: f(*a), with_kwargs=True) for m, f in hooks]
+    try: yield
+    finally:
+        for h in handles: h.remove()
 
 # %% ../../nbs/rank/batches.ipynb #009ec445
 def embeds(
