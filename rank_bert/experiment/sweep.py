@@ -141,10 +141,8 @@ def _allocators_of(self:Sweep, method):
     "List the allocators that a method runs with."
     part = next((p for p in parse(method) if p.ranks), None)
     if part is None: return ['none']
-    narrows, ranks = bool({'heads', 'neurons'} & set(part.chooses)), [*part.chooses, 'svd'][-1 if part.chooses else 0]
-    ranks = part.chooses[-1] if part.chooses else 'svd'
-    names = [default_allocator(o, ranks, narrows and o == 'default') for o in self.allocators]
-    return [*dict.fromkeys('optimal' if narrows else o for o in names)]
+    narrows, ranks = {'heads', 'neurons'} & set(part.chooses), part.chooses[-1] if part.chooses else 'svd'
+    return [*dict.fromkeys('optimal' if narrows else default_allocator(o, ranks) for o in self.allocators)]
 
 # %% ../../nbs/experiment/sweep.ipynb #2e1c8198
 OPTIMIZER = 'AdamW, weight decay 0.01 except for biases and norms' # of `encoder_learner`
