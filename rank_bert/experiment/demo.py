@@ -28,5 +28,5 @@ def demo_sweep(
     "Make a sweep on real weights."
     settings = dict(models=str(demo_model()), methods=('svd', 'kronecker', 'kronecker+refit'), allocators='optimal',
                     budgets=(.5, .25, .1, .05), seeds=(1, 2, 3), source='sample', pretrained=True, epochs=2,
-                    n_calibration=256, latency_batch=8)
+                    n_samples=256, latency_batch=8)
     return Sweep(folder=folder, **settings | kwargs)

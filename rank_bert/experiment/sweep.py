@@ -37,7 +37,7 @@ from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import TRACKERS, tracker
-from ..settings import Goal, Settings, flat
+from ..settings import Count, Goal, Settings, flat
 
 # %% ../../nbs/experiment/sweep.ipynb #e52d5122
 def rank_map(
@@ -92,8 +92,8 @@ class Sweep(Runner):
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         goal:Goal.only('max_loss_increase', 'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples')=Goal(),
         tuning:Tuning=Tuning(), # How to fine-tune
-        latency_batch:int=32, # Texts in a batch when we measure latency
-        latency_length:int=64, # Tokens in a text when we measure latency
+        latency_batch:Count=32, # Texts in a batch when we measure latency
+        latency_length:Count=64, # Tokens in a text when we measure latency
         track:str=None, # Log each fine-tuning with one of `TRACKERS`, in the folder `logs`
     ):
         self.tuning, self.goal, self.store, self.source = tuning, goal, Store(folder), source
@@ -103,8 +103,7 @@ class Sweep(Runner):
         self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
-        self.latency_batch = check_count(latency_batch, 'latency_batch')
-        self.latency_length = check_count(latency_length, 'latency_length')
+        self.latency_batch, self.latency_length = latency_batch, latency_length
         self.track = track and check_name(track, 'tracker', TRACKERS)
         self._find_files()
 

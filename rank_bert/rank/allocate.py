@@ -174,7 +174,7 @@ def default_allocator(
     "Resolve the allocator 'default'."
     best = 'optimal' if narrows or method in (None, 'kronecker') else 'uniform'
     if how == 'default': return best
-    get_allocator(how, ", or 'default'")
+    check_name(how, 'allocator', ['default', *ALLOCATORS])
     if narrows and how != 'optimal':
         raise ValueError(f"heads, neurons and ranks are chosen together by allocator 'optimal', got {how!r}")
     return how
