@@ -37,7 +37,7 @@ def _demo(folder):
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):
     "Say how many runs a sweep has to do, and how long they take at the pace of those that are done."
-    from rank_bert.experiment.runner import duration_text
+    from rank_bert.experiment.store import duration_text
     took, left = s.seconds()
     say(s.state_text(), result=True)
     pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1'

@@ -17,17 +17,15 @@ from fastcore import xml as H
 
 from .chart import (FLOOR, INK, baseline_is_near, has_divergence, plot_divergence, plot_scores,
                                         score_baseline, series_styles, svg_element)
-from .finding import cautions, finding, percent_text
+from .finding import cautions, finding
 from .page import html_page
 from .statistics import outputs_of, summarize_tested
-from .store import COLUMNS, Store, read_record, short_names
+from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, heading, percent_text,
+                                        read_record, short_names)
 from ..models.anatomy import ROLES
 
 # %% ../../nbs/experiment/report.ipynb #e2424c3d
 _RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
-_BY = ['task', 'model', 'method', 'allocator']
-_NUMBERS = ('seed budget kept score divergence encoder_params total_params flops_per_token latency_ms seconds '
-            'latency_dense_ms latency_load lr majority_baseline bytes predicted').split()
 
 def _read_table(f):
     "Read `results.csv`; raise `ValueError` if it has no runs or was cut short."
@@ -38,8 +36,9 @@ def _read_table(f):
     if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns):
         raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
     df = df.reindex(columns=COLUMNS)
-    for c in _NUMBERS: df[c] = pd.to_numeric(df[c], errors='coerce').astype(float).where(lambda o: o.abs() < 1e18)
-    whole = df.run.map(Store.is_run_file) & df[_BY + ['status', 'seed', 'budget']].notna().all(axis=1)
+    for c in (c for c in COLUMNS if SCHEMA[c].write): # numbers
+        df[c] = pd.to_numeric(df[c], errors='coerce').astype(float).where(lambda o: o.abs() < 1e18)
+    whole = df.run.map(Store.is_run_file) & df[GROUP + ['status', 'seed']].notna().all(axis=1)
     whole &= (df.status != 'done') | (df[['metric', 'kept']].notna().all(axis=1) & df.score.abs().fillna(0).le(1))
     if whole.all(): return df.astype(dict(seed=int))
     raise ValueError(f'{f} is cut short or damaged at run {whole.argmin() + 1}: {_RESTART}')
@@ -93,23 +92,6 @@ def _heat_map(t, title):
     table = H.Table(H.Thead(head), H.Tbody(*map(row, sorted(set(t.layer)))))
     return H.Figure(H.Figcaption(*title), table, cls='heat')
 
-# %% ../../nbs/experiment/report.ipynb #cb2f2383
-def _big(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
-def _seconds(x): return f'{x:.1f} s' if x < 100 else f'{x/60:.1f} min'
-def _ms(x): return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
-
-# %% ../../nbs/experiment/report.ipynb #9f048c2c
-_SPREAD = '± {:.4f}'.format
-_FORMATS = dict(kept=percent_text, flops=percent_text, of_dense=percent_text, encoder_params=_big, total_params=_big,
-                flops_per_token=_big, latency_ms=_ms, speedup='{:.2f}×'.format,
-                latency_load='{:.2f} CPUs'.format, latency_spread=lambda x: f'± {_ms(x)}', divergence='{:.1e}'.format,
-                score='{:.4f}'.format, change='{:+.4f}'.format, score_error=_SPREAD, change_error=_SPREAD,
-                seconds=_seconds, budget='{:g}'.format, lr='{:g}'.format)
-_TITLES = dict(of_dense='of dense', encoder_params='encoder weights', total_params='all parameters', flops='FLOPs',
-               flops_per_token='FLOPs a token', latency_ms='latency', weights_from='weights from', score_error='95 %',
-               change_error='95 % of change', tied='least divergence', latency_spread='spread of latency',
-               latency_load='load of others', busy='machine')
-
 # %% ../../nbs/experiment/report.ipynb #fedd627b
 def _model_name(model, names):
     "Show the short name of a model, and the whole name as a tooltip."
@@ -119,14 +101,14 @@ def _td(column, value, names={}):
     "Build one cell of a table, with the value that it sorts by."
     if pd.isna(value): return H.Td('–', cls='n', data_v='')
     if isinstance(value, str): return H.Td(_model_name(value, names) if column == 'model' else value, data_v=value)
-    return H.Td(_FORMATS.get(column, '{:g}'.format)(value), cls='n', data_v=f'{float(value):.10g}')
+    return H.Td(cell_text(column, value), cls='n', data_v=f'{float(value):.10g}')
 
 # %% ../../nbs/experiment/report.ipynb #8e718b65
 def _sortable(df, names):
     "Build a table that you sort by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     kind = lambda c: 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
-    head = (H.Th(H.Button(_TITLES.get(c, c)), scope='col', cls=kind(c)) for c in df)
+    head = (H.Th(H.Button(heading(c)), scope='col', cls=kind(c)) for c in df)
     body = (H.Tr(*(_td(c, v, names) for c, v in zip(df, r))) for r in df.itertuples(index=False))
     wide = ' wide' if len(df.columns) > 9 else ''
     return H.Div(H.Table(H.Thead(H.Tr(*head)), H.Tbody(*body), cls='sortable'), cls=f'scroll{wide}')
@@ -185,7 +167,7 @@ def _ranks_section(df, records, names):
     folds = []
     mapped = [k for k, r in records.items() if 'map' in r]
     small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(mapped)]
-    for (task, model, method, allocator), g in small.groupby(_BY, sort=False):
+    for (task, model, method, allocator), g in small.groupby(GROUP[:-1], sort=False):
         title = lambda b, h: (f'budget {b:g} ', _soft(f'({percent_text(h.kept.mean())} kept)'))
         maps = [_heat_map(rank_table([records[o] for o in h.run]), title(b, h))
                 for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0])]
@@ -194,7 +176,7 @@ def _ranks_section(df, records, names):
     return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/experiment/report.ipynb #380a65be
-_SUMMARY_COLUMNS = [*_BY, *('budget kept score score_error change change_error divergence tied total_params flops '
+_SUMMARY_COLUMNS = [*GROUP[:-1], *('budget kept score score_error change change_error divergence tied total_params flops '
                             'latency_ms latency_spread busy speedup seeds').split()]
 
 def _summary_table(summary):
@@ -207,7 +189,7 @@ def _summary_table(summary):
 
 def _tables_section(df, summary, names):
     "Build the table of the summary and that of all runs."
-    per_run = [*_BY, *('budget seed kept score divergence encoder_params flops_per_token latency_ms latency_load '
+    per_run = [*GROUP[:-1], *('budget seed kept score divergence encoder_params flops_per_token latency_ms latency_load '
                        'seconds').split()]
     runs = df[df.status == 'done'][per_run].dropna(axis=1, how='all')
     text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the '
@@ -238,9 +220,7 @@ _FILES = 'summary.csv', 'summary.md', 'summary.tex'
 
 def _text_table(t, names):
     "Write a summary as text, with the names and the digits of the page."
-    number = lambda c, v: '–' if pd.isna(v) else _FORMATS.get(c, '{:g}'.format)(v)
-    show = lambda c, v: names.get(v, v) if isinstance(v, str) else number(c, v)
-    return pd.DataFrame({_TITLES.get(c, c): [show(c, v) for v in t[c]] for c in t}, dtype=str)
+    return pd.DataFrame({heading(c): [cell_text(c, names.get(v, v)) for v in t[c]] for c in t}, dtype=str)
 
 def _markdown(t):
     "Write a table of text as Markdown."
@@ -299,7 +279,7 @@ def _about(df):
     done = df[df.status == 'done']
     ways = df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups
     facts = [(len(done), 'runs finished'), (df.task.nunique(), 'tasks'), (df.model.nunique(), 'models'),
-             (df.seed.nunique(), 'seeds'), (ways, 'ways to compress'), (_seconds(done.seconds.sum()), 'of computing')]
+             (df.seed.nunique(), 'seeds'), (ways, 'ways to compress'), (duration_text(done.seconds.sum()), 'of computing')]
     name = lambda v, k: _SINGULAR.get(k, k[:-1]) if v == 1 else k
     return H.Div(*(H.Div(H.B(v), H.Span(name(v, k))) for v, k in facts), cls='facts')
 

@@ -16,7 +16,7 @@ import numpy as np, pandas as pd, torch
 from scipy import optimize, stats
 
 from ..checks import check_name
-from .store import read_outputs, summarize
+from .store import GROUP, read_outputs, summarize
 from ..rank.batches import DIVERGENCES
 from ..train.scores import METRICS, score
 
@@ -120,7 +120,6 @@ def _gives(out, metric, expected):
     except (ValueError, FloatingPointError): return False # a score of another kind of task, or NaN among the outputs
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0028
-_CELL = ['task', 'model', 'method', 'allocator', 'budget']
 _LEAST = 1e-12 # divergence below which all is rounding
 
 def _divergence_rows(out, dense):
@@ -133,7 +132,7 @@ class _Runs:
     def __init__(self, results, outputs, of):
         r = results[results.status == 'done']
         self.of, self.outputs, self.drawn = check_name(of, 'measure', ('score', 'divergence')), outputs or {}, {}
-        self.cells = {k: g.drop_duplicates('seed').set_index('seed') for k, g in r.groupby(_CELL, sort=False)}
+        self.cells = {k: g.drop_duplicates('seed').set_index('seed') for k, g in r.groupby(GROUP, sort=False)}
         self.dense = {(*k[:2], s): g.run[s] for k, g in self.cells.items() if k[2] == 'dense' for s in g.index}
 
     def values(self, cell, seeds):
@@ -181,8 +180,8 @@ def differences(
         if not others: continue
         other = max(others, key=mean)
         got = _compare(runs, c, other) if c != other else Difference(0., 0., 0., np.nan, len(runs.cells[c]))
-        rows.append(dict(zip(_CELL, c)) | dict(to=other[2], to_allocator=other[3]) | got._asdict())
-    res = pd.DataFrame(rows, columns=[*_CELL, 'to', 'to_allocator', *Difference._fields])
+        rows.append(dict(zip(GROUP, c)) | dict(to=other[2], to_allocator=other[3]) | got._asdict())
+    res = pd.DataFrame(rows, columns=[*GROUP, 'to', 'to_allocator', *Difference._fields])
     return res.assign(corrected=holm(res.p), tied=lambda o: ~(o.corrected < level))
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0035
@@ -192,11 +191,11 @@ def summarize_tested(
 )->pd.DataFrame: # As from `summarize`, with score_error, change_error and tied
     "Average runs over seeds, with intervals and ties."
     res, done = summarize(results), results[results.status == 'done']
-    change = differences(results, outputs, to='dense').set_index(_CELL)
+    change = differences(results, outputs, to='dense').set_index(GROUP)
     best = differences(results, outputs, 'divergence' if done.get('divergence', pd.Series()).notna().any() else 'score')
-    at = lambda values: values.reindex(pd.MultiIndex.from_frame(res[_CELL])).to_numpy()
-    return res.assign(score_error=at(done.groupby(_CELL, sort=False).score.agg(interval)),
-                      change_error=at((change.high - change.low)/2), tied=at(best.set_index(_CELL).tied.astype(object)))
+    at = lambda values: values.reindex(pd.MultiIndex.from_frame(res[GROUP])).to_numpy()
+    return res.assign(score_error=at(done.groupby(GROUP, sort=False).score.agg(interval)),
+                      change_error=at((change.high - change.low)/2), tied=at(best.set_index(GROUP).tied.astype(object)))
 
 # %% ../../nbs/experiment/statistics.ipynb #be291253
 def error_of_change(

@@ -106,6 +106,8 @@ class DistilCallback(Callback):
         model_of(teacher) # raises for what is no model
         self.rows, self.projection, self._undo, self._seen = [], None, [], None
         self._watch, self._model = None, None
+    def asks(self, what): return any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
+    def after_cancel_batch(self): self.close()
     def __getstate__(self):
         left_out = ('teacher', 'projection', '_seen', '_watch', '_model', '_read')
         return {**self.__dict__, **dict.fromkeys(left_out), '_undo': []}
@@ -127,22 +129,17 @@ class LossMean(Metric):
 
 # %% ../../nbs/train/distill.ipynb #f2e29d0f
 @patch
-def _asks(self:DistilCallback, what):
-    "Tell whether any weighted loss looks at hidden states or attentions."
-    return any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
-
-@patch
 def before_fit(self:DistilCallback):
     "Check that teacher and student match, and prepare both."
     if self.teacher is None:
         raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
-    self._restore()
+    self.restore()
     student, teacher = encoder_of(self.learn.model), model_of(self.teacher)
     check_pair(self.learn, self.teacher)
     self._model = teacher
-    if self._asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
+    if self.asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
-    self._prepare(student)
+    self.prepare(student)
     self.rows, self._read = [], BertWrapper(teacher)._inputs
     self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
     self.learn.remove_cbs(_Restore)
@@ -150,19 +147,19 @@ def before_fit(self:DistilCallback):
 
 # %% ../../nbs/train/distill.ipynb #0c39ad81
 @patch
-def _prepare(self:DistilCallback, student):
+def prepare(self:DistilCallback, student):
     "Set up the teacher, the attention, and the projection."
     teacher, device = self._model, next(student.parameters()).device
     home, modes = next(teacher.parameters()).device, [(m, m.training) for m in teacher.modules()]
     self._undo += [lambda: teacher.to(home), lambda: [setattr(m, 'training', t) for m, t in modes]]
     self._undo += [partial(_unhook, m) for m in (student, teacher)]
     teacher.to(device).eval()
-    if self._asks('attentions'):
+    if self.asks('attentions'):
         for m in (student, teacher):
             self._undo.append(partial(m.set_attn_implementation, m.config._attn_implementation))
             m.set_attn_implementation('eager')
     widths = [m.config.hidden_size for m in (student, teacher)]
-    if self._asks('hidden') and widths[0] != widths[1]: self._project(*widths, device)
+    if self.asks('hidden') and widths[0] != widths[1]: self.make_projection(*widths, device)
 
 # %% ../../nbs/train/distill.ipynb #8435f603
 def _add_to_optimizer(opt, params):
@@ -178,7 +175,7 @@ def _add_to_optimizer(opt, params):
     return remove
 
 @patch
-def _project(self:DistilCallback, width, to, device):
+def make_projection(self:DistilCallback, width, to, device):
     "Make a projection that the optimizer trains, or take that of the last fit."
     if self.projection is None or (self.projection.in_features, self.projection.out_features) != (width, to):
         self.projection = nn.Linear(width, to, bias=False)
@@ -187,7 +184,7 @@ def _project(self:DistilCallback, width, to, device):
 
 # %% ../../nbs/train/distill.ipynb #4bc66e83
 @patch
-def _restore(self:DistilCallback):
+def restore(self:DistilCallback):
     "Restore what `before_fit` changed."
     while self._undo: self._undo.pop()()
     self.learn.metrics = [m for m in self.learn.metrics if not isinstance(m, LossMean)]
@@ -198,7 +195,7 @@ class _Restore(Callback):
     def __init__(self, owner): self.owner = owner
     def after_fit(self):
         learn = self.learn
-        self.owner._restore()
+        self.owner.restore()
         learn.remove_cb(self)
 
 # %% ../../nbs/train/distill.ipynb #0a443874
@@ -207,27 +204,24 @@ def before_batch(self:DistilCallback):
     "Start to watch the student if the teacher is needed for this batch."
     self._now = {k: _scheduled(v, self.pct_train) for k, v in self.weights.items()}
     asked = [DISTIL_LOSSES[k] for k, w in self._now.items() if w and k != 'task']
-    self._close()
+    self.close()
     self._seen = None
     if asked:
         self._watch = Watch(encoder_of(self.learn.model), any(o.hidden for o in asked),
             any(o.attentions for o in asked))
 
 @patch
-def _close(self:DistilCallback):
+def close(self:DistilCallback):
     "Stop watching, and return what the student gave."
     out, self._watch = self._watch and self._watch.close(), None
     return out
-
-@patch
-def after_cancel_batch(self:DistilCallback): self._close()
 
 # %% ../../nbs/train/distill.ipynb #f92479ab
 @patch
 def after_pred(self:DistilCallback):
     "Let the teacher read the batch."
     if self._watch is None: return
-    ask, x, out = self._watch.ask, self.xb[0], self._close()
+    ask, x, out = self._watch.ask, self.xb[0], self.close()
     if out is None:
         raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
                          'nothing to compare: put the model into a BertWrapper')
@@ -241,7 +235,7 @@ def after_pred(self:DistilCallback):
 
 # %% ../../nbs/train/distill.ipynb #90a74956
 @patch
-def _losses(self:DistilCallback):
+def losses(self:DistilCallback):
     "Compute each loss that has a weight now."
     s, t = self._seen
     if self.projection is not None and s.hidden:
@@ -253,7 +247,7 @@ def _losses(self:DistilCallback):
 def after_loss(self:DistilCallback):
     "Replace the loss by the weighted sum."
     task = self.loss_grad.as_subclass(torch.Tensor)
-    terms = {'task': task} | (self._losses() if self._seen is not None else {})
+    terms = {'task': task} | (self.losses() if self._seen is not None else {})
     total = sum(w*terms[k] for k, w in self._now.items() if w)
     self.learn.loss_grad = total if isinstance(total, torch.Tensor) else 0*task
     self.learn.loss = self.learn.loss_grad.clone()

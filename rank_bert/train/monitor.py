@@ -57,6 +57,12 @@ class RankMonitor(FitCallback):
         self.file, self.records = None if path is None else Path(path), []
         self._from, self._offset, self._watch, self._shown, self._table, self._done = None, None, None, None, None, 0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_shown', '_from', 'start'))}
+    def after_pred(self): # take the hooks away
+        if self._watch is not None: self._watch.close()
+    def after_cancel_batch(self): self.after_pred()
+    def stop_watching(self):
+        self.after_pred()
+        self._watch = None
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
 @patch(as_prop=True)
@@ -75,7 +81,7 @@ def _layers_now(model, roles):
 
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
-def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
+def layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
     "Measure each layer and each of its heads; `part` gives a `MatrixSum` of a layer and a slice of its outputs."
     sizes, parts = head_sizes(self.learn.model, layers) if self.heads else {}, []
     for l in layers:
@@ -87,40 +93,40 @@ def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
 
 # %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def _weight_rows(self:RankMonitor, layers):
+def weight_rows(self:RankMonitor, layers):
     "Measure the weights, and the circuits of heads."
     sums = {l.name: weight_sum(l.module) for l in layers}
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
-    rows = self._layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
+    rows = self.layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
     return rows+[['weight', *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
 
 # %% ../../nbs/train/monitor.ipynb #a01fb370
 @patch
-def _update_rows(self:RankMonitor, layers):
+def update_rows(self:RankMonitor, layers):
     "Measure the change of the weights."
     now = {l.name: weight_sum(l.module) for l in layers}
     before = {n: x for n, x in self._from.items() if n in now and x.shape == now[n].shape}
     change = {n: now[n]-x for n, x in before.items()}
-    return self._layer_rows('update', [l for l in layers if l.name in before], lambda l, at: change[l.name].rows(at),
+    return self.layer_rows('update', [l for l in layers if l.name in before], lambda l, at: change[l.name].rows(at),
         lambda l, at: before[l.name].rows(at).norm())
 
 @patch
-def _gradient_rows(self:RankMonitor, layers):
+def gradient_rows(self:RankMonitor, layers):
     "Measure the gradients of the layers that train."
     sums = {l.name: g for l in layers if (g := gradient_sum(l.module)) is not None}
-    return self._layer_rows('gradient', [l for l in layers if l.name in sums], lambda l, at: sums[l.name].rows(at))
+    return self.layer_rows('gradient', [l for l in layers if l.name in sums], lambda l, at: sums[l.name].rows(at))
 
 # %% ../../nbs/train/monitor.ipynb #55f5a0ea
 @patch
-def _activation_rows(self:RankMonitor, layers):
+def activation_rows(self:RankMonitor, layers):
     "Measure the outputs of the layers, tokens by features."
     seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items() if sum(map(len, xs))}
     layers = [l for l in layers if l.name in seen]
-    return self._layer_rows('activation', layers, lambda l, at: MatrixSum(seen[l.name][:, at]))
+    return self.layer_rows('activation', layers, lambda l, at: MatrixSum(seen[l.name][:, at]))
 
 @patch
-def _residual_rows(self:RankMonitor, layers):
+def residual_rows(self:RankMonitor, layers):
     "Give the token residual by depth; 0 is what enters the first block."
     return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
 
@@ -130,17 +136,17 @@ def before_fit(self:RankMonitor):
     "Check the model, and remember its weights."
     self.run = not rank_distrib() and not hasattr(self.learn, 'lr_finder')
     if not self.run: return
-    self._stop_watching()
+    self.stop_watching()
     layers = linears(self.learn.model, self.roles)
-    if self._offset is None: self._open_file()
+    if self._offset is None: self.open_file()
     self._offset = self._done
-    if 'update' in self.what and self._from is None: self._remember(layers)
+    if 'update' in self.what and self._from is None: self.remember(layers)
     self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
     self._began, self._spent, self._fresh = time.perf_counter(), 0., True
 
 # %% ../../nbs/train/monitor.ipynb #97a93af7
 @patch
-def _remember(self:RankMonitor, layers):
+def remember(self:RankMonitor, layers):
     "Keep the weights from which updates are measured, in memory and beside the file."
     kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.safetensors')
     device = next(self.learn.model.parameters()).device
@@ -160,7 +166,7 @@ def _remember(self:RankMonitor, layers):
 
 # %% ../../nbs/train/monitor.ipynb #390a7f5d
 @patch
-def _open_file(self:RankMonitor):
+def open_file(self:RankMonitor):
     "Begin the file, or go on with the records in it."
     if self.file is None: return
     if self.file.exists():
@@ -172,7 +178,7 @@ def _open_file(self:RankMonitor):
 
 # %% ../../nbs/train/monitor.ipynb #b5cd2569
 @patch
-def _is_due(self:RankMonitor):
+def is_due(self:RankMonitor):
     "Tell whether it is time for a record."
     gap, r = self.every or max(1, math.ceil(self._total/20)), self.records[-1] if self.records else None
     if r is None or r['start'] != self._offset or r['last']: return True # the first of this fit
@@ -188,18 +194,18 @@ def before_batch(self:RankMonitor):
     if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
     self._at = self._offset+self.epoch*self.n_iter+self.iter
     self._done = self._at+1
-    if self._fresh: self._drop_later_records()
-    self._waiting = self._waiting or self._is_due()
+    if self._fresh: self.drop_later_records()
+    self._waiting = self._waiting or self.is_due()
     if not self._waiting or not {'activation', 'residual'} & set(self.what): return
     began = time.perf_counter()
-    self._stop_watching()
+    self.stop_watching()
     self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
         outputs='activation' in self.what, hidden='residual' in self.what)
     self._spent += time.perf_counter()-began
 
 # %% ../../nbs/train/monitor.ipynb #255e3fc0
 @patch
-def _drop_later_records(self:RankMonitor):
+def drop_later_records(self:RankMonitor):
     "Drop the records that the resumed fit will make again."
     kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
     self._fresh = False
@@ -207,62 +213,43 @@ def _drop_later_records(self:RankMonitor):
     self.records, self._table = kept, None
     if self.file is not None: write_records(self.file, self.records)
 
-@patch
-def after_pred(self:RankMonitor):
-    "Take the hooks away after the forward pass."
-    if self._watch is not None: self._watch.close()
-
-# %% ../../nbs/train/monitor.ipynb #f2af3942
-@patch
-def after_cancel_batch(self:RankMonitor): self.after_pred()
-
-@patch
-def _stop_watching(self:RankMonitor):
-    "Forget the last forward pass."
-    self.after_pred()
-    self._watch = None
-
 # %% ../../nbs/train/monitor.ipynb #c08aa8d5
 @patch
 @torch.no_grad()
-def _record(self:RankMonitor, step, last=False):
+def record(self:RankMonitor, step, last=False):
     "Measure everything, and keep it."
     if torch.cuda.is_available(): torch.cuda.synchronize()
     began = time.perf_counter()
     layers = _layers_now(self.learn.model, self.roles)
-    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'_{k}_rows')(layers)]
+    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'{k}_rows')(layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
     if self.file is not None: append_record(self.file, record)
-    self._draw_live()
+    self.draw_live()
     self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
     self._spent += self._cost
-    self._stop_watching()
+    self.stop_watching()
 
 # %% ../../nbs/train/monitor.ipynb #9ba2041d
 @patch
 def before_step(self:RankMonitor):
     "Make a record if one is due; not reached while gradients accumulate."
-    if self._waiting: self._record(self._at)
+    if self._waiting: self.record(self._at)
     self._waiting = False
 
 @patch
 def after_fit(self:RankMonitor):
     "Make a last record, of the weights."
-    self._stop_watching()
-    if getattr(self, '_at', None) is not None: self._record(self._done, last=True)
+    self.stop_watching()
+    if getattr(self, '_at', None) is not None: self.record(self._done, last=True)
 
 # %% ../../nbs/train/monitor.ipynb #6bfa73b9
-def _display(fig):
-    "Show a figure in a notebook, and give the handle that updates it."
-    from IPython.display import display
-    return display(fig, display_id=True)
-
 @patch
-def _draw_live(self:RankMonitor):
+def draw_live(self:RankMonitor):
     "Show the history so far."
     if not self.live or not in_notebook() or not hasattr(self.learn, 'progress'): return
     fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-    if self._at == self._offset or self._shown is None: self._shown = _display(fig)
+    from IPython.display import display # which scripts need not have
+    if self._at == self._offset or self._shown is None: self._shown = display(fig, display_id=True)
     else: self._shown.update(fig)
     plt.close(fig)
