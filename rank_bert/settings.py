@@ -186,10 +186,11 @@ def flat(
     outer = inner.replace(parameters=params)
     @wraps(f)
     def _f(*args, **kwargs):
+        values = {k: kwargs.pop(k) for k in groups if isinstance(kwargs.get(k), Settings)} # passed on as a whole
         bound = outer.bind(*args, **kwargs)
         bound.apply_defaults()
-        values = {}
         for k, p in inner.parameters.items():
+            if k in values: continue
             own = {o: bound.arguments[o] for o in groups.get(k, ())}
             own = {o: groups[k][o].default if v is None else v for o, v in own.items()}
             if k in groups and p.default is p.empty: values[k] = ann_parts(p.annotation)[0](**own)

@@ -273,7 +273,7 @@ def _run_pending(self:Runner, progress, log, workers):
     "Do all pending runs, those of one fine-tuned model together."
     todo = Todo(self)
     fits = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files})
-    total = len(todo.files) + (0 if workers else self.tuning.epochs*fits) # workers tell of no epochs
+    total = len(todo.files) + (0 if workers else self.fit.epochs*fits) # workers tell of no epochs
     left = Countdown(len(todo.files), total)
     def look():
         "Log the runs that have ended, and tell whether there are others."
