@@ -20,7 +20,7 @@ from ..checks import check_name
 from ..deploy.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
 from ..deploy.onnx import TextGraph, to_onnx
 from ..deploy.runtime import ENGINES
-from ..rank.decomposed import encoder_params
+from ..models.sizes import encoder_params
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000006
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)

@@ -75,13 +75,12 @@ def _write_model(model, tokenizer, dense, folder):
 # %% ../../nbs/commands/compress.ipynb #cc000018
 def _results_of(model, scores, settings):
     "Collect what `results.json` holds of a compression."
-    from rank_bert.rank.card import bytes_by_part
+    from rank_bert.models.sizes import bytes_by_part
     done, config = getattr(model, 'compression', None), getattr(model, 'model', model).config
-    weights = {k: (tuple(v.shape), v.nbytes) for k, v in model.named_parameters()}
     keys = 'kept recipe method allocator cost steps budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
-    return record | scores | dict(bytes=bytes_by_part(weights), settings=settings,
+    return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../../nbs/commands/compress.ipynb #cc000025

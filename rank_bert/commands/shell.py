@@ -27,7 +27,7 @@ from .. import __version__
 from ..checks import check_name, shown
 from ..io import json_object, json_text
 from ..models.folder import has_tokenizer, model_config
-from ..settings import flat, in_shell, running, several
+from ..settings import flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
@@ -256,7 +256,8 @@ def arg_parser(
     p = make(f, **kwargs)
     p.formatter_class, p.error = _Help, lambda message: _stop(p.prog, message, 2)
     for k, text in _SHARED.items():
-        p.add_argument(f'--{k}', help=text, **{} if k == 'config' else dict(action='store_true'))
+        kind = dict(type=text_as('FILE')) if k == 'config' else dict(action='store_true')
+        p.add_argument(f'--{k}', help=text, **kind)
     p.add_argument('--version', action='version', version=f'rank_bert {__version__}')
     _group_options(p, f)
     p.parse_args = partial(_parse_with_config, p)
@@ -378,8 +379,9 @@ def save_results(
         text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
         if (tmp/'README.md').is_file():
+            from rank_bert.models.base_models import quiet_transformers
             from rank_bert.rank.card import write_card
-            write_card(tmp) # now with task and metrics
+            with quiet_transformers(): write_card(tmp) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
     return out
 

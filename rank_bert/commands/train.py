@@ -11,10 +11,11 @@ __all__ = ['Rank', 'fit_aloud', 'finetune', 'say_step', 'pretrain']
 import time
 from pathlib import Path
 
+from ..checks import check_positive
 from .rows import rows_learner, rows_of, rows_record
 from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_scores,
                                       shows_progress)
-from ..settings import Arg, Count, Fit, Masking, Output, Rows, check_value, option, text_as
+from ..settings import Arg, Count, Fit, Masking, Output, Rows, option, text_as
 
 # %% ../../nbs/commands/train.ipynb #9076d737
 def fit_aloud(
@@ -42,8 +43,9 @@ def fit_aloud(
 # %% ../../nbs/commands/train.ipynb #6579371c
 @command(pos=['task'])
 def finetune(
-    rows:Rows.but('texts'),
-    fit:Fit,
+    rows:Rows.but('texts', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
+                  max_length='Longest input in tokens')=Rows(max_length=128),
+    fit:Fit=Fit(),
     model:text_as('NAME|FOLDER')='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model
     output:Output.but(out='Folder to write (default: runs/TASK, or runs/ and the name of your file)')=Output(),
 )->dict: # What `results.json` holds
@@ -59,7 +61,7 @@ def finetune(
     from rank_bert.train.learner import default_epochs, default_lr
     from rank_bert.train.tracking import tracker
     cbs = [tracker(fit.log, f'{out}-log')] if fit.log else []
-    settings = dict(n_train=rows.n_train, bs=fit.bs, max_length=rows.max_length or 128, seed=fit.seed,
+    settings = dict(n_train=rows.n_train, bs=fit.bs, max_length=rows.max_length, seed=fit.seed,
                     tokenizer=rows.tokenizer, bf16=fit.bf16)
     learn = rows_learner(model, chosen, pretrained=fit.weights, **settings)
     origin, n, dls = learn.hf_model.weights_from, len(learn.dls.train_ds), learn.dls
@@ -88,7 +90,7 @@ def say_step(
 
 # %% ../../nbs/commands/train.ipynb #cli-chk-1
 def _check_rank(value, name):
-    value = check_value(value, float, name)
+    value = check_positive(value, name)
     return int(value) if value >= 1 and value == int(value) else value
 
 Rank = Arg(float, _check_rank, 'RANK|FRACTION')

@@ -143,6 +143,10 @@ class Field:
     mean:tuple=None # For the table of means: the column it is made of, and how
     write:callable=None # Number -> text; None for what is no number
     title:str=None # Heading in a report, where that is not the name
+    @classmethod
+    def over_seeds(cls, column, how, **kwargs):
+        "A column of the table of means alone."
+        return cls(column=False, mean=(column, how), **kwargs)
 
 def check_score(
     value, # Score in a record
@@ -161,7 +165,6 @@ _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency
 LAYER = dict(layer=partial(check_count, least=0), role=check_text, rank=partial(check_count, none=True),
              full=check_count, break_even=check_positive) # what `map` holds for each layer
 _LAYERS, _BOTH = partial(check_each, check=partial(check_fields, fields=LAYER)), 'done failed'
-_mean = lambda column, how, **kwargs: Field(column=False, mean=(column, how), **kwargs)
 GROUP = ['task', 'model', 'method', 'allocator', 'budget'] # what the seeds of a mean share
 BUSY = .25 # CPUs that other processes use, above which we mark a latency
 
@@ -171,28 +174,29 @@ SCHEMA = dict(
     model=Field(check_text, _BOTH), weights_from=Field(check_text, title='weights from'),
     seed=Field(partial(check_count, least=0), _BOTH, write=_G), method=Field(check_text, _BOTH),
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
-    seeds=_mean('score', 'count', write=_G), steps=Field(write=_G),
+    seeds=Field.over_seeds('score', 'count', write=_G), steps=Field(write=_G),
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
     encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=count_text, title='encoder weights'),
     total_params=Field(check_count, mean=('total_params', 'mean'), write=count_text, title='all parameters'),
     bytes=Field(check_count, optional=True, write=_G),
     flops_per_token=Field(check_count, write=count_text, title='FLOPs a token'),
-    flops=_mean('flops', 'mean', write=percent_text, title='FLOPs'),
+    flops=Field.over_seeds('flops', 'mean', write=percent_text, title='FLOPs'),
     latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=ms_text, title='latency'),
-    latency_low=_mean('latency_ms', 'min'), latency_high=_mean('latency_ms', 'max'),
+    latency_low=Field.over_seeds('latency_ms', 'min'), latency_high=Field.over_seeds('latency_ms', 'max'),
     latency_spread=Field(column=False, write=lambda x: f'± {ms_text(x)}', title='spread of latency'),
     latency_iqr_ms=Field(_TIME, optional=True, write=_G), latency_dense_ms=Field(_TIME, optional=True, write=_G),
     latency_load=Field(_TIME, optional=True, write='{:.2f} CPUs'.format, title='load of others'),
-    latency_busy=Field(), busy=_mean('busy', 'any', title='machine'),
-    latency_threads=Field(_TIME, optional=True, write=_G), latency_batch=Field(write=_G), latency_length=Field(write=_G),
-    speedup=_mean('speedup', 'median', write='{:.2f}×'.format),
+    latency_busy=Field(), busy=Field.over_seeds('busy', 'any', title='machine'),
+    latency_threads=Field(_TIME, optional=True, write=_G), latency_batch=Field(write=_G),
+    latency_length=Field(write=_G),
+    speedup=Field.over_seeds('speedup', 'median', write='{:.2f}×'.format),
     metric=Field(check_text, mean=('metric', 'first')), score=Field(check_score, mean=('score', 'mean'), write=_SCORE),
-    sd=_mean('score', 'std'), score_error=Field(column=False, write=_ERROR, title='95 %'),
-    change=_mean('change', 'mean', write='{:+.4f}'.format), change_sd=_mean('change', 'std'),
+    sd=Field.over_seeds('score', 'std'), score_error=Field(column=False, write=_ERROR, title='95 %'),
+    change=Field.over_seeds('change', 'mean', write='{:+.4f}'.format), change_sd=Field.over_seeds('change', 'std'),
     change_error=Field(column=False, write=_ERROR, title='95 % of change'),
-    of_dense=_mean('of_dense', 'mean', write=percent_text, title='of dense'),
+    of_dense=Field.over_seeds('of_dense', 'mean', write=percent_text, title='of dense'),
     divergence=Field(_AMOUNT, optional=True, mean=('divergence', 'mean'), write='{:.1e}'.format),
-    divergence_low=_mean('divergence', 'min'), divergence_high=_mean('divergence', 'max'),
+    divergence_low=Field.over_seeds('divergence', 'min'), divergence_high=Field.over_seeds('divergence', 'max'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
     majority_baseline=Field(check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
     metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, write=_G),

@@ -29,7 +29,8 @@ from ..io import check_new, json_object, new_folder
 from ..models.anatomy import linears
 from ..models.base_models import is_model_folder
 from ..rank.allocate import default_allocator
-from ..rank.decomposed import encoder_params, flops_per_token
+from ..rank.decomposed import flops_per_token
+from ..models.sizes import encoder_params
 from ..rank.layers import break_even
 from ..rank.plan import RankPlan
 from ..rank.recipe import dense_size, parse, recipe_name

@@ -19,7 +19,8 @@ from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..checks import check_count, check_each, check_fields, check_name, check_text
 from ..io import new_file
-from ..models.anatomy import encoder_of, family_of, linears, open_linears, parameter_parts
+from ..models.anatomy import encoder_of, family_of, linears, open_linears
+from ..models.sizes import parameter_parts
 from .metrics import finite_weights
 from .batches import frozen, hooked, packs_for, run_encoder
 from .statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics, TextTokens,

@@ -14,14 +14,14 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from fastcore.meta import delegates
 from ..checks import check_name
+from ..models.sizes import encoder_params
 from ..models.anatomy import heads_of, linears, neurons_of
 from rank_bert.rank.allocate import (COSTS, Choices, check_least, default_allocator, layer_choices, optimal,
     smallest_budget)
 from .batches import batches_of_texts, choose_texts, embeds
 from .calibrate import Calibration
 from .decompose import DECOMPOSITIONS
-from rank_bert.rank.decomposed import (MEASURES, Compression, Decomposed, cost_for, encoder_params,
-    smallest_plan)
+from .decomposed import MEASURES, Compression, Decomposed, cost_for, smallest_plan
 from .offers import NEURON_STATISTICS, narrowed, narrowing_choices, narrowings
 from .plan import RankPlan, expand_fixed_ranks
 from .recipe import PARTS, Part, State, apply_recipe, check_recipe, dense_size, parse, part

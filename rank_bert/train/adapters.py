@@ -21,7 +21,8 @@ from fastcore.basics import patch
 
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
-from ..models.anatomy import encoder_of, linears, parameter_parts
+from ..models.anatomy import encoder_of, linears
+from ..models.sizes import parameter_parts
 from ..rank.plan import RankPlan, full_name
 from ..rank.registry import Registry
 from .learner import encoder_splitter, model_of, train_only

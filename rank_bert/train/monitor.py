@@ -16,17 +16,16 @@ import matplotlib.pyplot as plt, pandas as pd, torch
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..io import new_file
 from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
-from .history import append_record, history_table, plot_rank_history, read_records, write_records
+from .history import (append_record, history_table, load_sums, plot_rank_history, read_records,
+    save_sums, write_records)
 from .learner import FitCallback
-from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
-    weight_sum)
+from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, layer_rows,
+    measure, weight_sum)
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
@@ -81,54 +80,29 @@ def _layers_now(model, roles):
 
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
-def layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
-    "Measure each layer and each of its heads; `part` gives a `MatrixSum` of a layer and a slice of its outputs."
-    sizes, parts = head_sizes(self.learn.model, layers) if self.heads else {}, []
-    for l in layers:
-        n = sizes.get(l.name)
-        parts.append((l, None, slice(None)))
-        parts += [(l, h, slice(h*n, (h+1)*n)) for h in range(l.module.out_features//n if n else 0)]
-    got = measure([part(l, at) for l, _, at in parts], [norm(l, at) for l, _, at in parts], self.functions)
-    return [[what, l.name, l.layer, l.role, h, k, v] for (l, h, _), o in zip(parts, got) for k, v in o.items()]
+def sums_of(self:RankMonitor, what, layers):
+    "Read weights, updates, gradients or activations, as `LinearLayer` -> `MatrixSum`."
+    if what == 'gradient': sums = {l: gradient_sum(l.module) for l in layers}
+    elif what == 'activation':
+        seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items()}
+        sums = {l: MatrixSum(seen[l.name].T) for l in layers if len(seen.get(l.name, ()))}
+    else: sums = {l: weight_sum(l.module) for l in layers}
+    if what == 'update':
+        same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
+        sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
+    return {l: x for l, x in sums.items() if x is not None}
 
 # %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def weight_rows(self:RankMonitor, layers):
-    "Measure the weights, and the circuits of heads."
-    sums = {l.name: weight_sum(l.module) for l in layers}
-    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads else {}
+def rows_of(self:RankMonitor, what, layers):
+    "Measure one of `WHAT`."
+    if what == 'residual':
+        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    sizes = head_sizes(self.learn.model, layers) if self.heads else {}
+    rows = layer_rows(what, self.sums_of(what, layers), self.functions, sizes, self._from if what == 'update' else {})
+    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
-    rows = self.layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
-    return rows+[['weight', *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
-
-# %% ../../nbs/train/monitor.ipynb #a01fb370
-@patch
-def update_rows(self:RankMonitor, layers):
-    "Measure the change of the weights."
-    now = {l.name: weight_sum(l.module) for l in layers}
-    before = {n: x for n, x in self._from.items() if n in now and x.shape == now[n].shape}
-    change = {n: now[n]-x for n, x in before.items()}
-    return self.layer_rows('update', [l for l in layers if l.name in before], lambda l, at: change[l.name].rows(at),
-        lambda l, at: before[l.name].rows(at).norm())
-
-@patch
-def gradient_rows(self:RankMonitor, layers):
-    "Measure the gradients of the layers that train."
-    sums = {l.name: g for l in layers if (g := gradient_sum(l.module)) is not None}
-    return self.layer_rows('gradient', [l for l in layers if l.name in sums], lambda l, at: sums[l.name].rows(at))
-
-# %% ../../nbs/train/monitor.ipynb #55f5a0ea
-@patch
-def activation_rows(self:RankMonitor, layers):
-    "Measure the outputs of the layers, tokens by features."
-    seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items() if sum(map(len, xs))}
-    layers = [l for l in layers if l.name in seen]
-    return self.layer_rows('activation', layers, lambda l, at: MatrixSum(seen[l.name][:, at]))
-
-@patch
-def residual_rows(self:RankMonitor, layers):
-    "Give the token residual by depth; 0 is what enters the first block."
-    return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    return rows + [[what, *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
 
 # %% ../../nbs/train/monitor.ipynb #d5d6a3c6
 @patch
@@ -154,15 +128,11 @@ def remember(self:RankMonitor, layers):
         if not kept.is_file():
             raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
                                     "leave 'update' out of what, or begin another file")
-        parts = load_file(kept, device=str(device))
-        names = {k.rpartition(':')[0] for k in parts}
-        self._from = {n: MatrixSum(*(parts.get(f'{n}:{k}') for k in MatrixSum._fields)) for n in names}
+        self._from = load_sums(kept, device)
         return
     if self.start is not None: layers = _layers_now(self.start, self.roles)
     self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-    if kept is None: return
-    parts = {f'{n}:{k}': t for n, x in self._from.items() for k, t in x._asdict().items() if t is not None}
-    with new_file(kept) as tmp: save_file({k: t.cpu().contiguous() for k, t in parts.items()}, tmp)
+    if kept is not None: save_sums(kept, self._from)
 
 # %% ../../nbs/train/monitor.ipynb #390a7f5d
 @patch
@@ -221,7 +191,7 @@ def record(self:RankMonitor, step, last=False):
     if torch.cuda.is_available(): torch.cuda.synchronize()
     began = time.perf_counter()
     layers = _layers_now(self.learn.model, self.roles)
-    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'{k}_rows')(layers)]
+    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.rows_of(k, layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
     if self.file is not None: append_record(self.file, record)
