@@ -168,10 +168,10 @@ def _shared_refit_block(shared, old):
             if i == 0: _fit_shared(self, stage.layers, moments, calibration, mix, ridge)
             else:
                 for n in thin:
-                    refit_module.refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
+                    self.refit_layer(n, moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
         module = self.small.get_submodule(block.name)
-        self.outs_small = [c(module, refit_module.hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        self.outs_small = [c(module, o) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
     return fit
 
 # (b) Fewer neurons in the feed-forward layers
@@ -206,7 +206,7 @@ def both(b, budget):
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
     fit, held = refit_module.hold_out(b.batches, b.n, .125)
-    new = refit_module.refit_model(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
+    new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
     options = {'': small, 'layers': refit_module.with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
@@ -414,7 +414,7 @@ def head_ridge(b, budget):
             old(self, r)
             models.append(copy.deepcopy(self.small))
     refit_module.Walk.refit_head = several
-    try: new = refit_module.refit_model(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
     finally: refit_module.Walk.refit_head = old
     layers = refit_module.with_head_of(new, small)
     ds = refit_module.divergences(b.model, [small, layers, *models], held)
@@ -462,12 +462,12 @@ def _with_norms(share, old):
                 moments = self.moments_at(block, i, seen)
             for n in stage.layers:
                 if small[n].rank is not None:
-                    refit_module.refit_layer(self.layers[0][n], small[n], moments, self.reads_outputs(stage),
+                    self.refit_layer(n, moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
-        outs = [refit_module.hidden_in(c(module, refit_module.hidden_in(o))) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        outs = [refit_module.Call.hidden_in(c(module, o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
         moments = None
         for keep, a, b in zip(self.keeps, outs, self.outs_dense):
-            x, y = keep.flat(a), keep.flat(refit_module.hidden_in(b))
+            x, y = keep.flat(a), keep.flat(refit_module.Call.hidden_in(b))
             moments = moments or refit_module.PairedMoments(x.shape[1], y.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair()

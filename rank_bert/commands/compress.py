@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 from ..checks import check_count
-from .rows import check_own, recorded_rows, rows_learner, rows_of, rows_record
+from .rows import recorded_rows, rows_learner, rows_of, rows_record
 from ..models.folder import model_config
 from .shell import (check_source, command, load_model, load_tokenizer, out_folder, save_results,
                                       saved_settings, say, shows_progress, text_items, texts_per_row)
-from ..settings import Arg, Count, Fraction, Positive, Seed, Valid, one_of, several
+from ..settings import Arg, Count, Fraction, Positive, Rows, Seed, one_of, several
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
 def _recorded_data(folder):
@@ -54,7 +54,7 @@ Ranks = Arg(str, _parse_ranks)
 # %% ../../nbs/commands/compress.ipynb #cc000022
 def _data_for(folder, method, texts, n_train, max_length, seed, **named):
     "Choose what to calibrate on: a task, a file with or without labels, or for svd none."
-    rows = rows_of(folder, seed=seed, **named) if named['task'] or named['data'] else {}
+    rows = rows_of(Rows(**named), folder, seed) if named['task'] or named['data'] else {}
     known = {} if rows or texts or method == 'svd' else _recorded_data(folder)
     given = {k: v for k, v in dict(n_train=n_train, max_length=max_length).items() if v}
     data = dict(rows=rows, texts=texts, n_train=1024, max_length=128, seed=seed) | known | given
@@ -143,7 +143,7 @@ def _check_options(method, budget, max_loss_increase, steps, neurons, dense, tex
                        ('--budget', loss, budget, loss), ('--steps', loss, steps, loss),
                        ('--neurons', loss, neurons, loss), ('--neurons', '--dense', neurons, dense)]:
         if x and y: raise ValueError(f'pass {a} or {b}, not both')
-    check_own(task, **own)
+    Rows(task=task, source=source, texts=texts, **own) # checks itself
     if method != 'svd': return
     for o in filter(None, (loss, neurons and '--neurons')):
         raise ValueError(f'{o} goes by the loss in nats, which --method svd does not predict')
@@ -194,7 +194,7 @@ def compress(
     data:str=None, # Or a file with texts and labels to calibrate on and to score on (default: as results.json says)
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:Valid=None, # File to score on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Arg(str, lambda value, name: value, 'FILE|FRACTION')=None, # File to score on, or the fraction of rows to set aside for it (default: 0.2)
 )->dict: # What `results.json` holds
     """Factorise the encoder of a saved model to a budget, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small"""

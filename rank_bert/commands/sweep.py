@@ -10,24 +10,22 @@ __all__ = ['sweep', 'report']
 # %% ../../nbs/commands/sweep.ipynb #44158998
 from pathlib import Path
 
-from .rows import check_own, own_rows
-from .shell import check_source, command, pretrained_flag, say, shows_progress
-from ..settings import Count, Fraction, Positive, Seed, Valid, in_shell, one_of, option, several
+from .rows import rows_of
+from .shell import check_source, command, say, shows_progress
+from ..settings import (Arg, Count, Fit, Fraction, Positive, Rows, Seed, in_shell, one_of, option,
+                                several)
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 def _sweep_of(tasks, source, own, **settings):
     "Make a sweep over GLUE tasks or a file; without either, over the sample."
-    check_own(tasks and ', '.join(tasks), **own)
+    rows = Rows(task=tasks and ', '.join(tasks), source=source, **own)
     if not own['data']:
         if tasks is None: tasks, source = ('sst2',), source or 'sample'
         for o in tasks: check_source(source, o)
         from rank_bert.experiment.sweep import Sweep
         return Sweep(tasks, source=source, **settings)
-    if source: raise ValueError(f'{option("source")} is for GLUE tasks: leave it out with {option("data")}')
-    regression = own.pop('regression') or None
-    rows = own_rows(**own)
     from rank_bert.experiment.text_sweep import TextSweep
-    return TextSweep(dict(rows, regression=regression), **settings)
+    return TextSweep(rows_of(rows), **settings)
 
 def _demo(folder):
     "Make the sweep on real weights."
@@ -88,13 +86,13 @@ def sweep(
     data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
     text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
     label_col:str=None, # Column of the file with the labels (default: label)
-    valid:Valid=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
+    valid:Arg(str, lambda value, name: value, 'FILE|FRACTION')=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
     regression:bool=False, # Predict the labels as numbers, also where all of them are whole
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run"""
-    weights = pretrained_flag(pretrained, scratch)
+    weights = Fit(pretrained=pretrained, scratch=scratch).weights
     own = dict(data=data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     n_calibration=n_calibration, steps=steps, pretrained=weights, tokenizer=tokenizer,
