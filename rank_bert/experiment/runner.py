@@ -207,6 +207,7 @@ def ready(self:Runner,
             failed = failure(run, e, 'before it began: ')
             return lambda run: failed | run._asdict()
 
+# %% ../../nbs/experiment/runner.ipynb #16fe52af
 @patch
 def do_free(self:Runner,
     runs:list, # Of one fine-tuned model
@@ -241,6 +242,7 @@ def do_some(self:Runner,
     for runs in groups:
         if self.is_tuned(runs[0]): yield from self.do_free(runs[::-1], todo, tick)
 
+# %% ../../nbs/experiment/runner.ipynb #3002a94d
 @patch
 def work(self:Runner,
     tick=noop, # Called after each epoch
