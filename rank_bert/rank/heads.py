@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count
 from ..models.anatomy import attentions, encoder_of
-from .layers import refuse_adapters, replace, resized
+from .layers import refuse_adapters, replace_layers, resized
 from .plan import record_plan
 from .metrics import effective_rank, energy_rank, finite_weights
 from .linalg import damped_root, product_singular_values, product_svd, to_float64
@@ -36,7 +36,7 @@ def reshape_block(
             raise ValueError(f"{a.name} has a {type(m).__name__} where heads need an nn.Linear: "
                 "truncate heads first and factorise afterwards, or begin with to_dense(model)")
     new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
-    for o, m in zip(old, new): replace(enc, o, m)
+    replace_layers(enc, dict(zip(old, new)))
     a.module.attention_head_size, a.module.num_attention_heads, a.module.all_head_size = size, n, n*size
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
 

@@ -16,7 +16,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
 from .heads import reshape_heads
 from .neurons import reshape_neurons
-from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace
+from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
 from .plan import METHOD, check_plan, check_ranks, quant_method, record_plan
 
 # %% ../../nbs/rank/hf.ipynb #8a4070ca
@@ -83,7 +83,7 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             _check_files({n.removeprefix(prefix): f for n, f in found.items()}, checkpoint_files)
-            for m, r in found.values(): replace(model, m, _thin_like(m, r))
+            replace_layers(model, {m: _thin_like(m, r) for m, r in found.values()})
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model)

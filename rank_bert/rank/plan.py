@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count, check_positive
 from ..models.anatomy import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
-from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
-    replace, warn_shared)
+from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
+    replace_layers, warn_shared)
 
 # %% ../../nbs/rank/plan.ipynb #00plan06
 def check_ranks(
@@ -238,9 +238,8 @@ def apply_plan(
         for n, m in found.items(): check_finite(m.weight, n)
         warn_shared(enc, found.values())
         warn_break_even(plan, plan.shapes)
-        for n, m in found.items():
-            thin = LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
-            replace(enc, m, thin(m, plan[n]))
+        thin = lambda m: LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
+        replace_layers(enc, {m: thin(m)(m, plan[n]) for n, m in found.items()})
     record_plan(enc)
     return model
 
@@ -251,7 +250,7 @@ def to_dense(
     "Multiply out the factorised layers of a copy of `model`."
     model = copy.deepcopy(model)
     with open_linears(model):
-        for m in [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]:
-            replace(model, m, m.to_dense())
+        thin = [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]
+        replace_layers(model, {m: m.to_dense() for m in thin})
     record_plan(model)
     return model
