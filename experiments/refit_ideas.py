@@ -4,7 +4,7 @@
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
 
 A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
-import copy, csv, time, warnings
+import copy, csv, math, time, warnings
 from pathlib import Path
 import torch
 from fastai.torch_core import set_seed
@@ -16,7 +16,9 @@ from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
 from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import compress # and `Decomposed.narrowed`
+from rank_bert.rank.compress import compress, start_recipe
+from rank_bert.rank.recipe import apply_recipe, dense_size, parse
+from rank_bert.settings import Goal
 from rank_bert.rank.decomposed import Decomposed
 from rank_bert.rank.heads import truncate_heads
 from rank_bert.rank.layers import LowRankLinear, replace
@@ -89,7 +91,9 @@ def _kept(b, budget):
     return small
 
 @idea
-def steps(b, budget): yield '', compress(b.model, budget, b.batches, refit=False, n_samples=b.n, progress=False)
+def steps(b, budget): # one for each halving
+    n = max(1, int(-math.log2(budget) + 1e-9))
+    yield '', compress(b.model, budget, b.batches, recipe='kronecker', steps=n, n_samples=b.n, progress=False)
 
 # (a) One `down` for query, key and value
 
@@ -212,20 +216,24 @@ def _fitted(b, small, calibration, before):
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
 
+def _joint_state(b, budget):
+    "Neurons and ranks chosen together: a `State` with the model, and what it was factorised from."
+    parts = parse('joint')
+    return apply_recipe(parts, start_recipe(b.model, parts, Goal(budget), b.calibration, progress=False))
+
 @idea
 def joint(b, budget):
     "Neurons and ranks chosen together by one knapsack, then fitted to the dense model with all its neurons."
-    thin = b.decomposed.narrowed(budget)
-    small = thin.truncate(thin.plan(budget))
-    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(small)]}', small
-    yield from _fitted(b, small, thin.calibration, thin.model)
+    state = _joint_state(b, budget)
+    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(state.model)]}', state.model
+    yield from _fitted(b, state.model, state.stats or b.calibration, state.thin)
 
 @idea
 def joint_again(b, budget):
     "The same with statistics of the model with fewer neurons, from another pass."
-    thin = b.decomposed.narrowed(budget)
-    d = Decomposed(thin.model, 'kronecker', b.calibrated(thin.model), progress=False)
-    small = d.truncate(d.plan(budget/thin.share()))
+    thin = _joint_state(b, budget).thin
+    d = Decomposed(thin, 'kronecker', b.calibrated(thin), progress=False)
+    small = d.truncate(d.plan(min(1., budget*dense_size(b.model)/dense_size(thin))))
     yield '', small
     yield from _fitted(b, small, d.calibration, d.model)
 

@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 # %% auto #0
 __all__ = ['WAITING', 'MOVED', 'same', 'Finder', 'after_import', 'Later', 'enter_quantizer', 'enter_model_types', 'enter_pooled',
            'after_saving', 'if_factorised', 'lock_configs', 'write_card', 'add_cards', 'add_sentence_cards',
-           'MovedLoader', 'moved_names']
+           'announce_parts', 'announce_costs', 'MovedLoader', 'moved_names']
 
 # %% ../nbs/register.ipynb #10reg003
 import inspect, sys, warnings
@@ -125,6 +125,21 @@ def add_sentence_cards():
 after_import('transformers.configuration_utils', lock_configs)
 after_import('transformers.modeling_utils', add_cards)
 after_import('sentence_transformers', add_sentence_cards)
+
+# %% ../nbs/register.ipynb #24reg002
+def announce_parts():
+    "Announce the parts of recipes that other rooms have."
+    parts = sys.modules['rank_bert.rank.recipe'].PARTS
+    parts.later('rank_bert.train.parts', *'retune distil lora galore penalty projection switch layers'.split())
+    parts.later('rank_bert.deploy.parts', *'fp32 int8 bf16 fp16'.split())
+
+def announce_costs():
+    "Announce the engines whose time a budget can count."
+    sys.modules['rank_bert.rank.decomposed'].MEASURES.later('rank_bert.deploy.cost', 'onnx-fp32', 'onnx-int8',
+        'openvino-fp32', 'openvino-bf16', 'openvino-fp16', 'openvino-int8')
+
+after_import('rank_bert.rank.recipe', announce_parts)
+after_import('rank_bert.rank.decomposed', announce_costs)
 
 # %% ../nbs/register.ipynb #10reg026
 MOVED.update({f'rank_bert.{k}': f'rank_bert.commands.{k}' for k in ('bench', 'bench_infer', 'shell')})

@@ -58,6 +58,7 @@ def budget_ticks(
         if at(res[-1]) - at(b) >= apart: res.append(b)
     return res
 
+# %% ../../nbs/experiment/chart.ipynb #fe07ceab
 def scale_kept(
     ax, # Matplotlib axes
     summary:pd.DataFrame, # From `summarize`

@@ -198,6 +198,7 @@ def summary_table(
     one = ['latency_spread']*(not (summary.seeds > 1).any()) + ['busy']*(not summary.busy.any())
     return t.drop(columns=one).dropna(axis=1, how='all')
 
+# %% ../../nbs/experiment/report.ipynb #0680db52
 def tables_section(
     df:pd.DataFrame, # From `read_sweep`
     summary:pd.DataFrame, # From `summarize_tested`

@@ -207,6 +207,7 @@ def ready(self:Runner,
             failed = failure(run, e, 'before it began: ')
             return lambda run: failed | run._asdict()
 
+# %% ../../nbs/experiment/runner.ipynb #16fe52af
 @patch
 def do_free(self:Runner,
     runs:list, # Of one fine-tuned model
@@ -241,6 +242,7 @@ def do_some(self:Runner,
     for runs in groups:
         if self.is_tuned(runs[0]): yield from self.do_free(runs[::-1], todo, tick)
 
+# %% ../../nbs/experiment/runner.ipynb #3002a94d
 @patch
 def work(self:Runner,
     tick=noop, # Called after each epoch
@@ -273,7 +275,7 @@ def _run_pending(self:Runner, progress, log, workers):
     "Do all pending runs, those of one fine-tuned model together."
     todo = Todo(self)
     fits = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files})
-    total = len(todo.files) + (0 if workers else self.tuning.epochs*fits) # workers tell of no epochs
+    total = len(todo.files) + (0 if workers else self.fit.epochs*fits) # workers tell of no epochs
     left = Countdown(len(todo.files), total)
     def look():
         "Log the runs that have ended, and tell whether there are others."

@@ -13,6 +13,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
+from fastcore.basics import patch
 from scipy import optimize, stats
 
 from ..checks import check_name
@@ -48,6 +49,7 @@ def kind_of(
     if z.shape[1] == 1: return 'regression'
     return 'multi_label_classification' if np.ndim(y) > 1 else 'single_label_classification'
 
+# %% ../../nbs/experiment/statistics.ipynb #1ebe9133
 def resampled(
     logits, # `(rows, labels)`
     targets, # `(rows,)`, or `(rows, labels)` for several labels a row
@@ -63,6 +65,7 @@ def resampled(
 # %% ../../nbs/experiment/statistics.ipynb #stat0014
 Difference = namedtuple('Difference', 'mean low high p seeds')
 
+# %% ../../nbs/experiment/statistics.ipynb #2b858208
 def paired_difference(
     a, # Score of one method for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
@@ -82,6 +85,7 @@ def paired_difference(
     half = optimize.brentq(lambda x: tail(x) - (1 - level), 0, 99*errors.max())
     return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
 
+# %% ../../nbs/experiment/statistics.ipynb #ef9c72c5
 def shared_variance(
     draws:np.ndarray, # Differences on draws of the rows, `(seeds, n)`
 )->float: # Of the mean over all seeds, if only the rows are drawn anew
@@ -124,6 +128,7 @@ def divergence_rows(
     (z, y), (z0, _) = out, dense
     return DIVERGENCES[kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
 
+# %% ../../nbs/experiment/statistics.ipynb #2e0cf1c0
 class _Runs:
     "Runs of a sweep with their draws of the rows, each computed once."
     def __init__(self, results, outputs, of):
@@ -149,14 +154,16 @@ class _Runs:
         rows = divergence_rows(self.outputs[run], self.outputs[dense])
         return np.log(np.maximum(rows[row_draws(len(rows))].mean(1), _LEAST))
 
-    def compare(self, cell, other):
-        "Compute the `Difference` of two cells over the seeds that both have."
-        seeds = [s for s in self.cells[cell].index if s in self.cells[other].index]
-        seeds = [s for s, v in zip(seeds, self.values(cell, seeds) - self.values(other, seeds)) if np.isfinite(v)]
-        a, b = (self.values(c, seeds) for c in (cell, other))
-        x, y = (self.draws(c, seeds) if seeds else None for c in (cell, other))
-        fits = x is not None and y is not None and x.shape == y.shape
-        return paired_difference(a, b, x - y if fits else None)
+# %% ../../nbs/experiment/statistics.ipynb #86694228
+@patch
+def compare(self:_Runs, cell, other):
+    "Compute the `Difference` of two cells over the seeds that both have."
+    seeds = [s for s in self.cells[cell].index if s in self.cells[other].index]
+    seeds = [s for s, v in zip(seeds, self.values(cell, seeds) - self.values(other, seeds)) if np.isfinite(v)]
+    a, b = (self.values(c, seeds) for c in (cell, other))
+    x, y = (self.draws(c, seeds) if seeds else None for c in (cell, other))
+    fits = x is not None and y is not None and x.shape == y.shape
+    return paired_difference(a, b, x - y if fits else None)
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0029
 def differences(

@@ -148,6 +148,7 @@ class Field:
         "A column of the table of means alone."
         return cls(column=False, mean=(column, how), **kwargs)
 
+# %% ../../nbs/experiment/store.ipynb #26ced41e
 def check_score(
     value, # Score in a record
     name:str, # What it is, for the error

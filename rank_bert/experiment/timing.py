@@ -33,6 +33,7 @@ def architecture(
     config = hf.config.to_dict() | dict(engine=getattr(hf.forward, 'engine', None))
     return {k: v for k, v in config.items() if k not in ('id2label', 'label2id', 'problem_type', '_name_or_path')}
 
+# %% ../../nbs/experiment/timing.ipynb #cbcf1641
 def random_like(
     architecture:dict, # From `architecture`
 ): # A transformers classifier, with random weights
@@ -81,6 +82,7 @@ def forward_pass(
     run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
     return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # keeps the folder
 
+# %% ../../nbs/experiment/timing.ipynb #0d744005
 def _passes_of(architectures, *args):
     "Make a function for each architecture that can run; warn of the others, except of the dense one, which must."
     res = {}

@@ -247,6 +247,17 @@ def load(cls:Calibration,
         stats[layer][name] = v
     return cls(stats, words=stats.pop(''), **{k: about[k] for k in _ABOUT if k != 'same'})
 
+# %% ../../nbs/rank/calibrate.ipynb #24cal001
+@patch
+def to(self:Calibration,
+    device, # Where to
+)->Calibration: # Itself
+    "Move the tensors, in place; shared ones stay shared."
+    known = {}
+    for s in (*self.values(), self.words):
+        s.update({k: known.setdefault(id(v), v.to(device)) for k, v in s.items() if torch.is_tensor(v)})
+    return self
+
 # %% ../../nbs/rank/calibrate.ipynb #cded70aa
 @patch
 def check(self:Calibration,

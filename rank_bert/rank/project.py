@@ -1,4 +1,4 @@
-"""Bring weights to a rank, or lower their singular values, in plain PyTorch: a matrix at a time, or all layers of an encoder.
+"""Bring weights to a rank, or lower their singular values, in plain PyTorch: of one matrix, or of a whole encoder.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/project.html.md"""
 

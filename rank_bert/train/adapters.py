@@ -42,7 +42,8 @@ def _adapter_ranks(hf, r, roles):
             f"their adapters get the rank of the layer, such as {clipped[0].rank} for {clipped[0].name}", stacklevel=3)
     parts = [(l, f'.{k}', getattr(l.module, k)) for l in layers if l.rank for k in ('down', 'up')]
     parts += [(l, '', l.module) for l in layers if not l.rank]
-    return RankPlan({l.name+k: plan[l.name] for l, k, _ in parts}, {l.name+k: tuple(m.weight.shape) for l, k, m in parts})
+    shapes = {l.name+k: tuple(m.weight.shape) for l, k, m in parts}
+    return RankPlan({l.name+k: plan[l.name] for l, k, _ in parts}, shapes)
 
 # %% ../../nbs/train/adapters.ipynb #d687b869
 def head_names(
@@ -175,6 +176,7 @@ def _off_orthogonal(hf):
 
 @patch
 def after_loss(self:AdaLoRA):
+    "Add the term for orthogonality."
     w = self.tuner.peft_config['default'].orth_reg_weight
     if w and self.training: self.learn.loss_grad = self.loss_grad + w*_off_orthogonal(encoder_of(self.learn.model))
 

@@ -22,6 +22,7 @@ from ..models.anatomy import encoder_of
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.batches import hooked
 from ..rank.distances import DISTIL_LOSSES, Seen, check_heads, match_layers
+from ..rank.optimizer_state import optimizer_states
 from .learner import model_of
 
 # %% ../../nbs/train/distill.ipynb #e6199317
@@ -166,25 +167,17 @@ def prepare(self:DistilCallback, student):
     if self.asks('hidden') and widths[0] != widths[1]: self.make_projection(*widths, device)
 
 # %% ../../nbs/train/distill.ipynb #8435f603
-def _add_to_optimizer(opt, params):
-    "Put `params` into the last group of an optimizer, and return a function that removes them."
-    def change(new):
-        lists, ids = opt.param_lists, {id(p) for p in params}
-        lists[-1] = [p for p in lists[-1] if id(p) not in ids] + new
-        opt.param_lists = lists
-    def remove():
-        change([])
-        for p in params: getattr(opt, 'opt', opt).state.pop(p, None)
-    change(params)
-    return remove
-
 @patch
 def make_projection(self:DistilCallback, width, to, device):
     "Make a projection that the optimizer trains, or take that of the last fit."
     if self.projection is None or (self.projection.in_features, self.projection.out_features) != (width, to):
         self.projection = nn.Linear(width, to, bias=False)
-    self.projection.to(device)
-    self._undo.append(_add_to_optimizer(self.learn.opt, list(self.projection.parameters())))
+    opt, w = self.learn.opt, self.projection.to(device).weight
+    opt.param_lists = [*opt.param_lists[:-1], [*opt.param_lists[-1], w]]
+    def remove():
+        opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
+        optimizer_states(opt).pop(w, None)
+    self._undo.append(remove)
 
 # %% ../../nbs/train/distill.ipynb #4bc66e83
 @patch

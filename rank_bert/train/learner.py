@@ -32,7 +32,6 @@ from ..models.anatomy import encoder_of
 from rank_bert.models.base_models import (BertWrapper, check_finite_weights, evaluating, problem_type,
     quiet_transformers)
 from ..rank.compress import compress as compress_model
-from ..rank.decompose import get_decomposition
 from .match import classifier_for
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
     label_weights, score)
@@ -291,10 +290,10 @@ def with_model(self:Learner,
 @patch
 @delegates(compress_model, but=['model', 'budget', 'data'])
 def compress(self:Learner,
-    budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
+    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
+    data=None, # As for `compress`; default: the training rows, the same ones each time
     **kwargs
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget."
-    if data is None and get_decomposition(kwargs.get('method', 'kronecker')).needs: data = self.dls.train.new()
-    return self.with_model(compress_model(self.model, budget, data, **kwargs))
+    seed = kwargs.pop('seed', getattr(self, 'seed', 42))
+    return self.with_model(compress_model(self.model, budget, self if data is None else data, seed=seed, **kwargs))
