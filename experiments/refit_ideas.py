@@ -4,7 +4,7 @@
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
 
 A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
-import copy, csv, time, warnings
+import copy, csv, math, time, warnings
 from pathlib import Path
 import torch
 from fastai.torch_core import set_seed
@@ -16,7 +16,9 @@ from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
 from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import compress # and `Decomposed.narrowed`
+from rank_bert.rank.compress import compress, start_recipe
+from rank_bert.rank.recipe import apply_recipe, dense_size, parse
+from rank_bert.settings import Goal
 from rank_bert.rank.decomposed import Decomposed
 from rank_bert.rank.heads import truncate_heads
 from rank_bert.rank.layers import LowRankLinear, replace
@@ -89,7 +91,9 @@ def _kept(b, budget):
     return small
 
 @idea
-def steps(b, budget): yield '', compress(b.model, budget, b.batches, refit=False, n_samples=b.n, progress=False)
+def steps(b, budget): # one for each halving
+    n = max(1, int(-math.log2(budget) + 1e-9))
+    yield '', compress(b.model, budget, b.batches, recipe='kronecker', steps=n, n_samples=b.n, progress=False)
 
 # (a) One `down` for query, key and value
 
@@ -139,10 +143,10 @@ def shared_down_model(b, budget):
 def shared_down(b, budget):
     new, shared = shared_down_model(b, budget)
     yield '', new
-    old = refit_module._Walk.refit_block
-    refit_module._Walk.refit_block = _shared_refit_block(shared, old)
+    old = refit_module.Walk.refit_block
+    refit_module.Walk.refit_block = _shared_refit_block(shared, old)
     try: yield 'refit', b.refit(new)
-    finally: refit_module._Walk.refit_block = old
+    finally: refit_module.Walk.refit_block = old
 
 def _fit_shared(self, names, moments, calibration, mix, ridge):
     "Fit layers with the same input, with one `down`."
@@ -168,10 +172,10 @@ def _shared_refit_block(shared, old):
             if i == 0: _fit_shared(self, stage.layers, moments, calibration, mix, ridge)
             else:
                 for n in thin:
-                    refit_module._refit_layer(self.layers[0][n], self.layers[1][n], moments, self.reads_outputs(stage),
+                    self.refit_layer(n, moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
         module = self.small.get_submodule(block.name)
-        self.outs_small = [c(module, refit_module._hidden_in(o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        self.outs_small = [c(module, o) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
     return fit
 
 # (b) Fewer neurons in the feed-forward layers
@@ -205,27 +209,31 @@ def both(b, budget):
 
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
-    fit, held = refit_module._hold_out(b.batches, b.n, .125)
-    new = refit_module._refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
-    options = {'': small, 'layers': refit_module._with_head_of(new, small), 'layers and head': new}
+    fit, held = refit_module.hold_out(b.batches, b.n, .125)
+    new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
+    options = {'': small, 'layers': refit_module.with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
-    kept = list(options)[refit_module._choose(refit_module._divergences(b.model, options.values(), held))]
+    kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
+
+def _joint_state(b, budget):
+    "Neurons and ranks chosen together: a `State` with the model, and what it was factorised from."
+    parts = parse('joint')
+    return apply_recipe(parts, start_recipe(b.model, parts, Goal(budget), b.calibration, progress=False))
 
 @idea
 def joint(b, budget):
     "Neurons and ranks chosen together by one knapsack, then fitted to the dense model with all its neurons."
-    thin = b.decomposed.narrowed(budget)
-    small = thin.truncate(thin.plan(budget))
-    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(small)]}', small
-    yield from _fitted(b, small, thin.calibration, thin.model)
+    state = _joint_state(b, budget)
+    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(state.model)]}', state.model
+    yield from _fitted(b, state.model, state.stats or b.calibration, state.thin)
 
 @idea
 def joint_again(b, budget):
     "The same with statistics of the model with fewer neurons, from another pass."
-    thin = b.decomposed.narrowed(budget)
-    d = Decomposed(thin.model, 'kronecker', b.calibrated(thin.model), progress=False)
-    small = d.truncate(d.plan(budget/thin.share()))
+    thin = _joint_state(b, budget).thin
+    d = Decomposed(thin, 'kronecker', b.calibrated(thin), progress=False)
+    small = d.truncate(d.plan(min(1., budget*dense_size(b.model)/dense_size(thin))))
     yield '', small
     yield from _fitted(b, small, d.calibration, d.model)
 
@@ -305,7 +313,7 @@ def _search(b, small, rounds=1, etas=(.3, .1, .03), damping=1e-3):
         try: grads = _gradients(b, best)
         finally: b.batches, b.n = all_batches, n
         options = [best, *(_stepped(b, best, grads, e, damping) for e in etas)]
-        ds = refit_module._divergences(b.model, options, held).mean(1)
+        ds = refit_module.divergences(b.model, options, held).mean(1)
         k = int(ds.argmin())
         chosen.append((0, *etas)[k])
         best = options[k]
@@ -386,11 +394,11 @@ def _weighted_moments_at(share):
 
 @idea
 def weighted(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.moments_at
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.moments_at
     for share, ridge in ((.25, 1e-3), (.5, 1e-3), (.5, 1e-2), (.75, 1e-2)):
-        refit_module._Walk.moments_at = _weighted_moments_at(share)
+        refit_module.Walk.moments_at = _weighted_moments_at(share)
         try: yield f'share {share}, ridge {ridge}', b.refit(small, ridge=ridge)
-        finally: refit_module._Walk.moments_at = old
+        finally: refit_module.Walk.moments_at = old
 
 @idea
 def damped(b, budget):
@@ -404,8 +412,8 @@ def damped(b, budget):
 def head_ridge(b, budget):
     "The head alone, with another ridge; what the held-out sentences say of it, and what the validation rows say."
     small = b.decomposed.truncate(b.decomposed.plan(budget))
-    fit, held = refit_module._hold_out(b.batches, b.n, .125)
-    ridges, old = (.1, 1., 10.), refit_module._Walk.refit_head
+    fit, held = refit_module.hold_out(b.batches, b.n, .125)
+    ridges, old = (.1, 1., 10.), refit_module.Walk.refit_head
     models = []
     def several(self):
         start = copy.deepcopy(self.small)
@@ -413,11 +421,11 @@ def head_ridge(b, budget):
             self.small.load_state_dict(start.state_dict())
             old(self, r)
             models.append(copy.deepcopy(self.small))
-    refit_module._Walk.refit_head = several
-    try: new = refit_module._refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
-    finally: refit_module._Walk.refit_head = old
-    layers = refit_module._with_head_of(new, small)
-    ds = refit_module._divergences(b.model, [small, layers, *models], held)
+    refit_module.Walk.refit_head = several
+    try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    finally: refit_module.Walk.refit_head = old
+    layers = refit_module.with_head_of(new, small)
+    ds = refit_module.divergences(b.model, [small, layers, *models], held)
     for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
         yield f'{name}; held out {d.mean():.4f}, more than the layers by {(d - ds[1]).mean():.4f} +- {(d - ds[1]).std()/len(d)**.5:.4f}', m
 
@@ -426,7 +434,7 @@ def together(b, budget):
     "What paid by itself, together."
     groups = shared_down_model(b, budget)
     small, shared = groups
-    walk, root = refit_module._Walk, refit_module.damped_root
+    walk, root = refit_module.Walk, refit_module.damped_root
     block, moments = walk.refit_block, walk.moments_at
     plain = b.decomposed.truncate(b.decomposed.plan(budget))
     def run(start, share, damping, shared):
@@ -462,12 +470,12 @@ def _with_norms(share, old):
                 moments = self.moments_at(block, i, seen)
             for n in stage.layers:
                 if small[n].rank is not None:
-                    refit_module._refit_layer(self.layers[0][n], small[n], moments, self.reads_outputs(stage),
+                    self.refit_layer(n, moments, self.reads_outputs(stage),
                         calibration[n]['grad_second_moment'], mix, ridge)
-        outs = [refit_module._hidden_in(c(module, refit_module._hidden_in(o))) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+        outs = [refit_module.Call.hidden_in(c(module, o)) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
         moments = None
         for keep, a, b in zip(self.keeps, outs, self.outs_dense):
-            x, y = keep.flat(a), keep.flat(refit_module._hidden_in(b))
+            x, y = keep.flat(a), keep.flat(refit_module.Call.hidden_in(b))
             moments = moments or refit_module.PairedMoments(x.shape[1], y.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair()
@@ -477,11 +485,11 @@ def _with_norms(share, old):
 
 @idea
 def norms(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module._Walk.refit_block
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.refit_block
     for share in (0., .5, 1.):
-        refit_module._Walk.refit_block = _with_norms(share, old)
+        refit_module.Walk.refit_block = _with_norms(share, old)
         try: yield f'share {share}', b.refit(small, head=False)
-        finally: refit_module._Walk.refit_block = old
+        finally: refit_module.Walk.refit_block = old
 
 # (5) Training on top, for who can train
 

@@ -10,7 +10,8 @@ __all__ = []
 # %% ../nbs/all.ipynb #b671e256
 from .data.glue import GLUE_TASKS, glue_dls, load_glue, sample_tokenizer
 from .data.loaders import text_dls
-from .models.anatomy import MORE_ROLES, ROLES, add_family, encoder_of, linear_uses, linears, parameter_parts
+from .models.anatomy import MORE_ROLES, ROLES, add_family, encoder_of, linear_uses, linears
+from .models.sizes import encoder_params, parameter_parts
 from .models.base_models import (BERT_CONFIGS, GLUE_NUM_LABELS, BertWrapper, bert_config, count_parameters,
     get_pretrained_model, get_tokenizer, get_wrapped_model, quiet_transformers)
 from .models.classifier import pooled_classifier
@@ -26,7 +27,7 @@ from .rank.decompose import DECOMPOSITIONS, decompose
 from .rank.allocate import ALLOCATORS, allocate
 from .rank.batches import loss_increase
 from .rank.compress import compress
-from .rank.decomposed import Decomposed, encoder_params, flops_per_token, smallest_plan
+from .rank.decomposed import Decomposed, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
 from .rank.refit import refit
 from .rank.project import project_layers, threshold_layers

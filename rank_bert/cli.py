@@ -20,14 +20,14 @@ from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
 from .commands.shell import COMMANDS, arg_parser, command, load_model, say, shows_progress
-from .settings import Count, Fraction, one_of, several
+from .settings import Count, Fit, Fraction, Latency, Rows, one_of, several, text_as
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
 def analyze(
     folder:str, # Folder of a saved model, with or without a classifier
-    csv:str=None, # Write the table to this file as well
-    plot:str=None, # Draw into this file: .png, .svg, .pdf or .jpg
+    csv:text_as('FILE')=None, # Write the table to this file as well
+    plot:text_as('FILE')=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
 ): # Data frame, as from `rank_report`
     """Measure the rank of every linear layer of an encoder.
@@ -57,42 +57,33 @@ BENCHES = ('train', 'compress', 'infer')
 @command
 def bench(
     what:one_of(*BENCHES), # What to measure
-    task:str=None, # GLUE task (train, compress; default: sst2)
-    model:str=None, # Name or folder (default: bert-tiny to train, bert-small to compress; infer: 6-layer,base)
-    source:str=None, # 'sample', 'hub', or a folder with the GLUE files (train, compress; default: sample)
-    tokenizer:str=None, # Name or folder of a tokenizer (train, compress; default: the model's, or the sample's)
-    n_train:Count=None, # Sentences (default: 8192 to train, 1024 to compress)
-    bs:Count=None, # Batch size (default: 32; infer: 1 and 32)
+    rows:Rows.only(task='GLUE task (train, compress; default: sst2)',
+                   n_train='Sentences (train, compress; default: 8192, or 1024 to compress)',
+                   source='Where its files are (train, compress; default: sample)',
+                   tokenizer="Tokenizer (train, compress; default: the model's, or the sample's)"),
+    fit:Fit.only(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),
+    model:text_as('NAME|FOLDER')=None, # (default: bert-tiny to train, bert-small to compress; infer: 6-layer,base)
     budgets:several(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
     backends:several(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
     precisions:several(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
     sizes:several(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
-    repeats:Count=3, # Turns for each contender
+    latency:Latency.only('repeats')=Latency(),
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
-    options = dict(task=task, model=model, source=source, tokenizer=tokenizer, n_train=n_train, bs=bs, budgets=budgets,
-                   multiple_of=multiple_of, cost=cost, backends=backends, precisions=precisions, sizes=sizes)
+    options = dict(task=rows.task, model=model, source=rows.source, tokenizer=rows.tokenizer, n_train=rows.n_train,
+                   bs=fit.bs, budgets=budgets, multiple_of=multiple_of, cost=cost, backends=backends,
+                   precisions=precisions, sizes=sizes)
     from rank_bert.commands import bench as module
     run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
     if what == 'infer' and backends: from rank_bert.commands.bench_infer import bench_backends as run
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
-    table = run(**given, repeats=repeats, progress=shows_progress())
+    table = run(**given, repeats=latency.repeats, progress=shows_progress())
     say(table.to_string(), result=True)
     return table
-
-# %% ../nbs/cli.ipynb #30657945
-def _say_completion():
-    "Print a line for each command that tells a shell its options."
-    parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
-    shown = lambda p: [a for a in p._actions if a.help != SUPPRESS]
-    words = lambda p: [str(o) for a in shown(p) for o in (*a.option_strings, *(a.choices or ()))]
-    text = '\n'.join(f"complete -o default -W '{' '.join(words(p))}' {k}" for k, p in parsers.items())
-    say(text, result=True)
-    return text
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command
@@ -100,9 +91,15 @@ def help(
     complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
 )->str: # The list
     "List all commands."
-    if complete: return _say_completion()
-    width = max(map(len, COMMANDS))
-    lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
-    text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
+    if complete:
+        parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
+        seen = {k: [a for a in p._actions if a.help != SUPPRESS] for k, p in parsers.items()}
+        words = lambda actions: ' '.join(str(o) for a in actions for o in (*a.option_strings, *(a.choices or ())))
+        lines = [f"complete -o default -W '{words(v)}' {k}" for k, v in seen.items()]
+    else:
+        width = max(map(len, COMMANDS))
+        lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
+        lines += ['', 'Add --help to any of them to see its options.']
+    text = '\n'.join(lines)
     say(text, result=True)
     return text

@@ -8,26 +8,24 @@ Docs: https://rank-bert.github.io/rank_bert/commands/sweep.html.md"""
 __all__ = ['sweep', 'report']
 
 # %% ../../nbs/commands/sweep.ipynb #44158998
+from dataclasses import replace
 from pathlib import Path
 
-from .rows import check_own, own_rows
-from .shell import check_source, command, pretrained_flag, say, shows_progress
-from ..settings import Count, Fraction, Positive, Seed, Valid, in_shell, one_of, option, several
+from .rows import rows_of
+from .shell import check_source, command, say, shows_progress
+from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
-def _sweep_of(tasks, source, own, **settings):
+def _sweep_of(tasks, rows, **settings):
     "Make a sweep over GLUE tasks or a file; without either, over the sample."
-    check_own(tasks and ', '.join(tasks), **own)
-    if not own['data']:
-        if tasks is None: tasks, source = ('sst2',), source or 'sample'
-        for o in tasks: check_source(source, o)
-        from rank_bert.experiment.sweep import Sweep
-        return Sweep(tasks, source=source, **settings)
-    if source: raise ValueError(f'{option("source")} is for GLUE tasks: leave it out with {option("data")}')
-    regression = own.pop('regression') or None
-    rows = own_rows(**own)
-    from rank_bert.experiment.text_sweep import TextSweep
-    return TextSweep(dict(rows, regression=regression), **settings)
+    Rows(task=tasks and ', '.join(tasks), source=rows.source, data=rows.data) # checks that one of them is named
+    if rows.data:
+        from rank_bert.experiment.text_sweep import TextSweep
+        return TextSweep(rows_of(rows), rows=rows, **settings)
+    from rank_bert.experiment.sweep import Sweep
+    source = rows.source or (None if tasks else 'sample')
+    for o in tasks or (): check_source(source, o)
+    return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), **settings)
 
 def _demo(folder):
     "Make the sweep on real weights."
@@ -36,14 +34,14 @@ def _demo(folder):
 
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):
-    "Say how many runs a sweep has to do, and about how long they take."
-    from rank_bert.experiment.estimate import duration_text, estimate
-    todo = len(s.pending())
+    "Say how many runs a sweep has to do, and how long they take at the pace of those that are done."
+    from rank_bert.experiment.store import duration_text
+    took, left = s.seconds()
     say(s.state_text(), result=True)
-    if not todo: return dict(runs=len(s.grid()), to_do=0, seconds=0)
-    took = estimate(s, progress=shows_progress())
-    say(f'about {duration_text(took.seconds)}, {took.basis}; a busy machine takes longer', result=True)
-    return dict(runs=len(s.grid()), to_do=todo, seconds=round(took.seconds))
+    pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1'
+    if left is not None: pace = f'they took {duration_text(took)}; at their pace the rest takes {duration_text(left)}'
+    if pending := len(s.pending()): say(pace, result=True)
+    return dict(runs=len(s.grid()), to_do=pending, seconds=left)
 
 # %% ../../nbs/commands/sweep.ipynb #c1e272b1
 def _raise_failed(df, folder):
@@ -60,53 +58,30 @@ def _raise_failed(df, folder):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker,kronecker+refit', # Such as kronecker+retune(epochs=2), heads+neurons or int8
-    allocators:several(str)='optimal', # How layers share the budget: uniform, energy, optimal
+    methods:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
+    allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the method
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
-    source:str=None, # 'sample', 'hub', or a folder with the GLUE files (default: $RANK_BERT_GLUE, else the hub)
-    n_train:Count=None, # Fine-tune on this many rows only
-    epochs:int=8, # Passes over the training rows; 0 for models that are already fine-tuned
-    lr:Positive=None, # Largest learning rate (default: 1e-4, or 1e-3 from random weights)
-    bs:Count=32, # Batch size
-    max_length:Count=128, # Longest input in tokens
-    n_calibration:Count=1024, # Training texts to calibrate on, for the methods that need data
-    steps:Count=1, # Compress in this many steps, and calibrate before each
-    latency_batch:Count=32, # Texts in the batch that latencies are measured on
-    latency_length:Count=64, # Tokens of each of them
-    tokenizer:str=None, # Name or folder of a tokenizer other than the models' own
-    pretrained:bool=False, # Use pretrained weights, or fail
-    scratch:bool=False, # Start from random weights
+    rows:Rows.but('task', 'texts')=Rows(max_length=128),
+    fit:Fit.but('seed', 'bf16')=Fit(epochs=8),
+    goal:Goal.but('budget', 'allocator', 'seed')=Goal(),
+    latency:Latency.but('repeats')=Latency(),
+    runs:Runs=Runs(),
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
-    out:str='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
-    dry_run:bool=False, # Measure for a minute, say how many runs there are and about how long they take, and stop
-    workers:Count=1, # Processes that share the work; the same command in another shell joins in, too
-    executor:one_of('local', 'ray')='local', # Where the workers are: on this machine, or on a Ray cluster
-    address:str=None, # Of the Ray cluster (default: one on this machine)
-    retry_failed:bool=False, # Do the runs again that failed
-    log:one_of('tensorboard', 'wandb')=None, # Log each fine-tuning, in the folder logs of the sweep
-    data:str=None, # Or a file of your own: csv, tsv, json, jsonl or parquet
-    text_cols:several(str)=None, # Column of the file with the texts, or two with a comma (default: found)
-    label_col:str=None, # Column of the file with the labels (default: label)
-    valid:Valid=None, # File to validate on, or the fraction of rows to set aside for it (default: 0.2)
-    regression:bool=False, # Predict the labels as numbers, also where all of them are whole
+    out:text_as('FOLDER')='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run"""
-    weights = pretrained_flag(pretrained, scratch)
-    own = dict(data=data, text_cols=text_cols, label_col=label_col, valid=valid, regression=regression)
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
-                    n_calibration=n_calibration, steps=steps, pretrained=weights, tokenizer=tokenizer,
-                    n_train=n_train, epochs=epochs, lr=lr, bs=bs, max_length=max_length, track=log,
-                    latency_batch=latency_batch, latency_length=latency_length)
-    s = _demo(out) if demo else _sweep_of(tasks, source, own, **settings)
-    if dry_run: return _say_estimate(s)
+                    fit=fit, goal=goal, latency=latency)
+    s = _demo(out) if demo else _sweep_of(tasks, rows, **settings)
+    if runs.dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from tqdm import tqdm
-    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say, workers=workers,
-               executor=executor, address=address, retry_failed=retry_failed)
+    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say, workers=runs.workers,
+               executor=runs.executor, address=runs.address, retry_failed=runs.retry_failed)
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)

@@ -129,6 +129,7 @@ def _file_row(self:GlueTask, i, row, names):
     vals |= {new: row[old] for old, new in zip(self.text_cols, self.text_in_file)}
     return [vals.get(n, '-') for n in names]
 
+# %% ../../nbs/data/glue.ipynb #1d65331e
 def write_glue(
     task:str, # Name of a task
     data:dict, # Split -> rows, each a dictionary with the text columns and 'label'

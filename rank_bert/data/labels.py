@@ -46,6 +46,7 @@ def read_score(
 
 def _place(where, i): return where(i) if callable(where) else f'{where}[{i}]'
 
+# %% ../../nbs/data/labels.ipynb #701b85bf
 def encode_labels(
     labels, # Class names (or scores, when `vocab` is None)
     vocab:list=None, # Names of the classes, in order; None for scores
@@ -66,6 +67,7 @@ def is_multi_label(
     "Tell whether each text has a list of labels."
     return any(isinstance(o, (list, tuple, set, frozenset, np.ndarray)) for o in labels)
 
+# %% ../../nbs/data/labels.ipynb #272b712a
 def encode_label_lists(
     labels, # For each text the names of its labels
     vocab:list, # Names of all labels, in order

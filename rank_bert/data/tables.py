@@ -140,6 +140,7 @@ def _parse_json(text, place):
     try: return json.loads(text, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as e: raise ValueError(f'{place}: not JSON: {e}') from None
 
+# %% ../../nbs/data/tables.ipynb #75934d26
 def read_json(
     path:str|Path, # File with a JSON array of objects, or with one object per line
 )->pd.DataFrame:
@@ -197,6 +198,7 @@ def _check_stream(path):
         if f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4): return
         raise ValueError(f'{path} is cut short')
 
+# %% ../../nbs/data/tables.ipynb #fbc197e3
 def load_saved(
     folder:str|Path, # Folder written by `save_to_disk`
 )->Dataset|DatasetDict:

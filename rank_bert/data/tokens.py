@@ -105,6 +105,7 @@ def _save_tokens(tt, path):
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError, ArithmeticError, RuntimeError,
             SyntaxError, struct.error, zipfile.BadZipFile, zlib.error) # what `zipfile` and NumPy raise
 
+# %% ../../nbs/data/tokens.ipynb #7e122d74
 def _load_tokens(path, n, tokenizer, max_length):
     "Read the tokens of `n` texts from `path`, or None."
     if not path.is_file(): return None

@@ -21,6 +21,7 @@ from .export import PACKAGES, PRECISIONS, why_not, write_graph
 from .runtime import ENGINES
 from ..io import needs_extra
 from ..models.anatomy import linears
+from ..rank.decomposed import MEASURES
 from ..rank.latency import LatencyTable, measure_latency
 
 # %% ../../nbs/deploy/cost.ipynb #dc000006
@@ -68,6 +69,11 @@ def engine_latency(
 )->LatencyTable: # One entry for each shape among the linear layers
     "Time the linear layers of a model in an inference engine on this machine."
     check_engine(to, precision)
-    with tempfile.TemporaryDirectory() as d:
-        prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
-        return measure_latency([l.shape for l in linears(model)], prepare=prepare, name=f'{to}-{precision}', **kwargs)
+    def measure(shapes):
+        with tempfile.TemporaryDirectory() as d:
+            prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
+            return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
+    return LatencyTable(measure([l.shape for l in linears(model)]).times, f'{to}-{precision}', measure)
+
+for to in PACKAGES:
+    for precision in PRECISIONS[to]: MEASURES[f'{to}-{precision}'] = partial(engine_latency, to=to, precision=precision)

@@ -28,6 +28,7 @@ from .vocabulary import keep_seen_words
 from ..io import check_new, json_object, json_text, needs_extra, new_folder
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
+from ..models.sizes import encoder_params, parameter_parts
 from ..rank.batches import DIVERGENCES
 from ..rank.latency import in_turns, timed_call
 from ..rank.plan import plan_of, to_dense
@@ -128,18 +129,17 @@ def part_bytes(
     model, # The model before it was exported
 )->dict: # Part -> bytes in the files of the graph, and bytes in float32 with every factorised layer dense
     "Count the bytes of an exported model by part."
-    from rank_bert.rank.card import bytes_by_part, part_of_model # takes seconds to import
     file, size = Path(file), Counter()
+    parts = sorted(((n, k) for k, ps in parameter_parts(model).items() for n in ps), key=lambda o: -len(o[0]))
     if file.suffix == '.xml':
         consts = [o for o in ElementTree.parse(file).iter('layer') if o.get('type') == 'Const']
         found = [(o.get('name'), int(o.find('data').get('size'))) for o in consts]
     else:
         import onnx
         found = [(t.name, len(t.raw_data)) for t in onnx.load(file).graph.initializer]
-    for name, n in found: size[part_of_model(name)] += n
+    for name, n in found: size[next((k for p, k in parts if p in name), 'other')] += n
     size['other'] += sum(o.stat().st_size for o in file.parent.iterdir()) - size.total()
-    dense = bytes_by_part({k: (tuple(v.shape), 4*v.numel()) for k, v in model.named_parameters()})
-    return {k: [size[k], v] for k, (_, v) in dense.items()}
+    return {k: [size[k], 4*v] for k, v in encoder_params(model, dense=True).items() if k != 'total'}
 
 # %% ../../nbs/deploy/export.ipynb #de000015
 def _write_export(source, graph, traced, folder, to, precision, **more):

@@ -22,24 +22,23 @@ class TextSweep(Sweep):
     _task_name = staticmethod(str)
     @delegates(Sweep.__init__, but=['tasks', 'source'])
     def __init__(self,
-        rows:dict, # Arguments of `text_learner`: data, which is a file, and text_cols, label_col, valid and others
+        own:dict, # Arguments of `text_learner`: data, which is a file, and text_cols, label_col, valid and others
         **kwargs
     ):
-        self.rows = rows
-        super().__init__(Path(rows['data']).stem, **kwargs)
+        self.own = own
+        super().__init__(Path(own['data']).stem, **kwargs)
 
     def _data_folder(self, task):
-        if Path(self.rows['data']).exists(): return None
-        raise FileNotFoundError(f"{self.rows['data']}: no such file")
+        if Path(self.own['data']).exists(): return None
+        raise FileNotFoundError(f"{self.own['data']}: no such file")
 
     def _learner(self, run, model, **kwargs):
-        t = self.tuning
-        return text_learner(model=model, **self.rows, n_train=t.n_train, bs=t.bs, max_length=t.max_length,
-                            seed=run.seed, **kwargs)
+        return text_learner(model=model, **self.own, n_train=self.rows.n_train, bs=self.fit.bs,
+                            max_length=self.rows.max_length, seed=run.seed, **kwargs)
 
     def tuning_settings(self, run):
         "List the settings of the fine-tuning that a run starts from, among them what is in the files."
-        res, files = super().tuning_settings(run), [self.rows['data'], str(self.rows.get('valid'))]
+        res, files = super().tuning_settings(run), [self.own['data'], str(self.own.get('valid'))]
         state = [[f, *file_state(f)] for f in files if Path(f).is_file()]
-        return dict(res, source=files[0], rows={k: v for k, v in self.rows.items() if k != 'data'},
+        return dict(res, source=files[0], rows={k: v for k, v in self.own.items() if k != 'data'},
                     files=settings_hash([res['files'], state]))

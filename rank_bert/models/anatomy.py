@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/anatomy.html.md"""
 # %% auto #0
 __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'Attention', 'FeedForward', 'encoder_of', 'add_family', 'family_of',
            'HeadLinear', 'is_linear', 'LinearLayer', 'linears', 'open_linears', 'input_names', 'linear_uses',
-           'parameter_parts', 'attentions', 'heads_of', 'feed_forwards', 'neurons_of', 'held']
+           'attentions', 'heads_of', 'feed_forwards', 'neurons_of', 'held']
 
 # %% ../../nbs/models/anatomy.ipynb #555149f8
 import inspect, re, warnings
@@ -245,30 +245,6 @@ def linear_uses(
         if l.role.startswith('position'): return 0 if fam.batch_first else 2
         return fam.uses(enc.config, *_block_and_role(fam, l.name)[0]) if fam.uses else 1
     return {l.name: times(l) for l in linears(model)}
-
-# %% ../../nbs/models/anatomy.ipynb #af4ac124
-def _is_linear_weight(name, names):
-    "Tell whether parameter `name` is a weight of one of the linear layers `names`."
-    owner, _, last = re.sub(r'\.parametrizations\.weight\.\w+$', '.weight', name).rpartition('.')
-    owners = {owner, owner.removesuffix('.up'), owner.removesuffix('.down')}
-    return f'{name}.linear' in names or last == 'weight' and bool(owners&names)
-
-# %% ../../nbs/models/anatomy.ipynb #19d97433
-def parameter_parts(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # 'linear', 'embeddings', 'head' and 'other' -> dict of name -> parameter
-    "Sort the parameters of a model by what they are for."
-    enc, names = encoder_of(model), {l.name for l in linears(model)}
-    base = {id(p) for p in enc.base_model.parameters()}
-    blocks = tuple({re.match(r'.*?(?=\d+\.)', n).group() for n in names})
-    prefix = '' if enc.base_model is enc else f'{enc.base_model_prefix}.'
-    parts = {k: {} for k in ('linear', 'embeddings', 'head', 'other')}
-    for n, p in enc.named_parameters():
-        own = n.removeprefix(prefix)
-        part = ('linear' if _is_linear_weight(n, names) else 'other' if n.startswith(blocks)
-            else 'head' if id(p) not in base or own.startswith('pooler') else 'embeddings' if 'emb' in own else 'other')
-        parts[part][n] = p
-    return parts
 
 # %% ../../nbs/models/anatomy.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
 # %% auto #0
 __all__ = ['Choices', 'ALLOCATORS', 'allocator', 'get_allocator', 'COSTS', 'tail_errors', 'layer_choices', 'uniform', 'energy',
-           'optimal', 'get_cost', 'smallest_budget', 'check_least', 'allocate']
+           'optimal', 'default_allocator', 'get_cost', 'smallest_budget', 'check_least', 'allocate']
 
 # %% ../../nbs/rank/allocate.ipynb #652f1aec
 import math
@@ -164,6 +164,20 @@ def optimal(choices, capacity, work=2_000_000_000):
     if units*sum(map(len, keep)) > work: return picks, bound
     exact = _knapsack(choices, keep, units, unit)
     return exact, _total_error(choices, exact)
+
+# %% ../../nbs/rank/allocate.ipynb #24all002
+def default_allocator(
+    how:str, # Name in `ALLOCATORS`, or 'default'
+    method:str=None, # Decomposition; None where only heads or neurons are chosen
+    narrows:bool=False, # Do heads or neurons share the budget?
+)->str: # Name in `ALLOCATORS`
+    "Resolve the allocator 'default'."
+    best = 'optimal' if narrows or method in (None, 'kronecker') else 'uniform'
+    if how == 'default': return best
+    check_name(how, 'allocator', ['default', *ALLOCATORS])
+    if narrows and how != 'optimal':
+        raise ValueError(f"heads, neurons and ranks are chosen together by allocator 'optimal', got {how!r}")
+    return how
 
 # %% ../../nbs/rank/allocate.ipynb #03f8d0a1
 COSTS = dict(params=rank_cost, flops=lambda rank, m, n: 2*rank_cost(rank, m, n))

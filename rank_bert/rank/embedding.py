@@ -13,7 +13,8 @@ import torch, torch.nn as nn
 from ..checks import check_fraction
 from ..models.anatomy import encoder_of, linears
 from .calibrate import Calibration, calibrate, rest_fingerprint
-from .decomposed import Compression, encoder_params
+from .decomposed import Compression
+from ..models.sizes import encoder_params
 from .layers import LowRankEmbedding, break_even, replace
 from .linalg import damped_root, gram_svd
 from .plan import RankPlan, record_plan

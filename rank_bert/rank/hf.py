@@ -16,7 +16,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
 from .heads import reshape_heads
 from .neurons import reshape_neurons
-from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace
+from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
 from .plan import METHOD, check_plan, check_ranks, quant_method, record_plan
 
 # %% ../../nbs/rank/hf.ipynb #8a4070ca
@@ -36,19 +36,12 @@ class RankPlanConfig(QuantizationConfigMixin):
         self.quant_method, self.plan, self.version = METHOD, plan, version
         self.heads, self.neurons = heads or {}, neurons or {}
 
-# %% ../../nbs/rank/hf.ipynb #dc57e89f
-def _file_shapes(files):
-    "Read the shapes of all parameters in the safetensors among `files`."
-    shapes = {}
-    for f in (f for f in files or () if str(f).endswith('.safetensors')):
-        with safe_open(f, framework='pt') as st:
-            shapes.update({k: tuple(st.get_slice(k).get_shape()) for k in st.keys()})
-    return shapes
-
 # %% ../../nbs/rank/hf.ipynb #00hf0008
 def _check_files(found, files):
     "Raise `ValueError` unless the checkpoint holds the factors of `found`, name -> (module, rank)."
-    shapes = {'.'+k: v for k, v in _file_shapes(files).items()}
+    shapes = {}
+    for f in (f for f in files or () if str(f).endswith('.safetensors')):
+        with safe_open(f, framework='pt') as st: shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
     for n, (m, rank) in found.items() if shapes else ():
         out, words = layer_shape(m)
         need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
@@ -83,7 +76,7 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             _check_files({n.removeprefix(prefix): f for n, f in found.items()}, checkpoint_files)
-            for m, r in found.values(): replace(model, m, _thin_like(m, r))
+            replace_layers(model, {m: _thin_like(m, r) for m, r in found.values()})
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model)

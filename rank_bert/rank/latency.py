@@ -21,15 +21,17 @@ class LatencyTable:
     def __init__(self,
         times:dict, # (out, in) -> {rank or None: seconds}
         name:str='latency', # What a `Compression` records as its cost
-    ):
-        self.name, self.times = name, {tuple(s): dict(t) for s, t in times.items()}
-        self._ranks = {s: sorted(r for r in t if r is not None) for s, t in self.times.items()}
+        measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
+    ): self.name, self.times, self.measure = name, {tuple(s): dict(t) for s, t in times.items()}, measure
 
     def __call__(self, rank, m, n):
+        if (m, n) not in self.times and self.measure: self.times |= self.measure([(m, n)]).times
         if (m, n) not in self.times:
             raise ValueError(f"the latency table has shapes {', '.join(map(str, self.times))}, but not {(m, n)}")
-        t, ranks = self.times[m, n], self._ranks[m, n]
-        return t[None] if rank is None else float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
+        t = self.times[m, n]
+        if rank is None: return t[None]
+        ranks = sorted(r for r in t if r is not None)
+        return float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
 
     def __repr__(self):
         rows = {f'{m} x {n}': {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r, v in t.items()}
@@ -64,12 +66,6 @@ def in_turns(
     gc.unfreeze()
     return {k: v[warmup:] for k, v in seen.items()}
 
-# %% ../../nbs/rank/latency.ipynb #5052dee1
-def _least_seconds(layers, x, repeat):
-    "Time every layer on `x` for `repeat` turns, and return the fastest time of each."
-    times = in_turns({k: partial(timed_call, partial(l, x), x.device) for k, l in layers.items()}, repeat, warmup=1)
-    return {k: min(v) for k, v in times.items()}
-
 # %% ../../nbs/rank/latency.ipynb #68a8c60b
 def _penalised(big, others, margin):
     "Raise the times in `big` above dense for the ranks that are slower than dense in one of `others`."
@@ -91,11 +87,17 @@ def measure_latency(
 )->LatencyTable: # One entry a shape
     "Time layers on this machine."
     check_count(repeat, 'repeat')
+    again = partial(measure_latency, tokens=tokens, points=points, repeat=repeat, margin=margin, device=device,
+        dtype=dtype, prepare=prepare, name=name)
     times, tokens, like = {}, (tokens,) if isinstance(tokens, int) else tuple(tokens), dict(device=device, dtype=dtype)
     for m, n in dict.fromkeys(map(tuple, shapes)):
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, **like)}|{r: LowRankLinear(n, m, r, **like) for r in ranks}
         if prepare: layers = {r: prepare(l) for r, l in layers.items()}
-        big, *others = [_least_seconds(layers, torch.randn(t, n, **like), repeat) for t in tokens]
+        least = []
+        for t in tokens:
+            calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like)), device) for r, l in layers.items()}
+            least.append({r: min(v) for r, v in in_turns(calls, repeat, warmup=1).items()})
+        big, *others = least
         times[m, n] = _penalised(big, others, margin)
-    return LatencyTable(times, name)
+    return LatencyTable(times, name, again)

@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/optimizer_state.html.md"""
 # %% auto #0
 __all__ = ['MEANS', 'SQUARES', 'BASES', 'STATE_CHOICES', 'FACTOR_INITS', 'factor_init', 'inner_optimizer', 'optimizer_states',
            'hypers_of', 'transform_state', 'turn_state', 'full_size', 'enlarge_states', 'hand_over', 'project_state',
-           'reset_state', 'spectral_init', 'naive_init', 'factorise', 'check_decoupled_decay']
+           'reset_state', 'factorise', 'check_decoupled_decay']
 
 # %% ../../nbs/rank/optimizer_state.ipynb #4b4e0d73
 import torch
@@ -140,20 +140,11 @@ FACTOR_INITS = Registry('init') # (linear layer, rank) -> `LowRankLinear`
 factor_init = FACTOR_INITS.add
 
 # %% ../../nbs/rank/optimizer_state.ipynb #446db9c1
-@factor_init('spectral')
-def spectral_init(
-    linear, # Linear layer
-    rank:int, # Of the factors
-)->LowRankLinear: # The nearest product of this rank
-    "Factorise a layer by truncated SVD."
-    return LowRankLinear.from_linear(linear, rank)
+FACTOR_INITS['spectral'] = LowRankLinear.from_linear
 
 @factor_init('naive')
-def naive_init(
-    linear, # Freshly drawn linear layer
-    rank:int, # Of the factors
-)->LowRankLinear: # Random factors, whose product is far smaller than the weight
-    "Draw two factors as the layer's weight was drawn."
+def _naive_init(linear, rank):
+    "Draw two factors as the weight of a fresh layer was drawn."
     new = LowRankLinear.from_linear(linear, rank)
     for f in (new.up, new.down): nn.init.normal_(f.weight, std=linear.weight.detach().std().item())
     return new

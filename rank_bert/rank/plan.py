@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count, check_positive
 from ..models.anatomy import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
-from rank_bert.rank.layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
-    replace, warn_shared)
+from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
+    replace_layers, warn_shared)
 
 # %% ../../nbs/rank/plan.ipynb #00plan06
 def check_ranks(
@@ -54,30 +54,22 @@ class RankPlan(dict):
         "Fraction of the weights that the plan keeps."
         return self.weights/self.dense_weights if self else 1.
 
-# %% ../../nbs/rank/plan.ipynb #feab2360
-def _layer_and_part(name):
-    "Split a module name into the layer number and the rest."
-    m = re.search(r'(?:^|\.)(\d+)\.(.+)$', name)
-    return (int(m.group(1)), m.group(2)) if m else (-1, name)
+    def shown(self):
+        "Tabulate the plan to be read, with 'dense' where there is no rank."
+        return self.table().assign(rank=[str(r) if r else 'dense' for r in self.values()])
+    def _repr_html_(self): return self.shown().to_html(index=False, float_format='{:.3f}'.format)
+    def __str__(self): return self.shown().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
+# %% ../../nbs/rank/plan.ipynb #feab2360
 @patch
 def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA> when dense), weights, kept
     "Tabulate the plan, one row a layer."
-    rows = [(n, *_layer_and_part(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n, r in self.items()]
+    rows = []
+    for n, r in self.items():
+        layer, part = m.groups() if (m := re.search(r'(?:^|\.)(\d+)\.(.+)$', n)) else (-1, n)
+        rows.append((n, int(layer), part, *self.shapes[n], r, rank_cost(r, *self.shapes[n])))
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
-
-def _for_display(plan):
-    "Make the table of a plan, with 'dense' where there is no rank."
-    t = plan.table()
-    return t.assign(rank=[str(r) if r else 'dense' for r in plan.values()])
-
-@patch
-def _repr_html_(self:RankPlan): return _for_display(self).to_html(index=False, float_format='{:.3f}'.format)
-
-@patch
-def __str__(self:RankPlan):
-    return _for_display(self).drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
 # %% ../../nbs/rank/plan.ipynb #5fd63b56
 @patch
@@ -238,9 +230,8 @@ def apply_plan(
         for n, m in found.items(): check_finite(m.weight, n)
         warn_shared(enc, found.values())
         warn_break_even(plan, plan.shapes)
-        for n, m in found.items():
-            thin = LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
-            replace(enc, m, thin(m, plan[n]))
+        thin = lambda m: LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding
+        replace_layers(enc, {m: thin(m)(m, plan[n]) for n, m in found.items()})
     record_plan(enc)
     return model
 
@@ -251,7 +242,7 @@ def to_dense(
     "Multiply out the factorised layers of a copy of `model`."
     model = copy.deepcopy(model)
     with open_linears(model):
-        for m in [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]:
-            replace(model, m, m.to_dense())
+        thin = [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]
+        replace_layers(model, {m: m.to_dense() for m in thin})
     record_plan(model)
     return model

@@ -1,4 +1,4 @@
-"""Bring weights to a rank, or lower their singular values, in plain PyTorch: a matrix at a time, or all layers of an encoder.
+"""Bring weights to a rank, or lower their singular values, in plain PyTorch: of one matrix, or of a whole encoder.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/project.html.md"""
 
@@ -7,8 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/project.html.md"""
 # %% auto #0
 __all__ = ['Projected', 'PROJECTION_NORMS', 'projection_norm', 'leading_right', 'project_rank', 'nuclear_norm', 'soft_threshold',
            'product_decay', 'matrices_of', 'trainable', 'check_own_weights', 'ranks_for', 'moment_about_zero',
-           'plain_norm', 'whitened_norm', 'kronecker_norm', 'norm_roots', 'project_layers', 'project_stack',
-           'nuclear_gradients', 'threshold_layers']
+           'norm_roots', 'project_layers', 'project_stack', 'nuclear_gradients', 'threshold_layers']
 
 # %% ../../nbs/rank/project.ipynb #400e105b
 import math
@@ -159,25 +158,14 @@ def moment_about_zero(
 
 # %% ../../nbs/rank/project.ipynb #1a0a64e4
 @projection_norm('svd')
-def plain_norm(
-    stats, # Unused
-)->tuple: # (None, None)
-    "Measure distance without weights."
-    return None, None
+def _plain_norm(stats): return None, None
 
 @projection_norm('whitened')
-def whitened_norm(
-    stats, # Statistics of a layer, as in a `Calibration`
-)->tuple: # None and R `(in, in)`
-    "Measure distance on a layer's inputs."
-    return None, damped_root(moment_about_zero(stats))
+def _whitened_norm(stats): return None, damped_root(moment_about_zero(stats))
 
 # %% ../../nbs/rank/project.ipynb #e33a97d0
 @projection_norm('kronecker')
-def kronecker_norm(
-    stats, # Statistics of a layer, as in a `Calibration`
-)->tuple: # L `(out, out)` and R `(in, in)`
-    "Measure distance in a layer's curvature."
+def _kronecker_norm(stats):
     return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
 
 # %% ../../nbs/rank/project.ipynb #f7515ebc

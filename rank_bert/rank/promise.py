@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
 from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
-from .batches import batches_of_texts, longest_sentences, predictions, sentences, split_batch
+from .batches import batches_of_texts, choose_texts, predictions, sentences, split_batch
 
 # %% ../../nbs/rank/promise.ipynb #prom0037
 def changed_neighbours(
@@ -182,7 +182,7 @@ def set_aside(
 )->tuple: # Texts to fit to, and texts set aside; of batches, batches of one sentence
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
-    rows = list(data) if (texts := _are_texts(data)) else longest_sentences(data, None)
+    rows = list(data) if (texts := _are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (
         lambda o: tuple(split_batch(o)[0]['input_ids'][0].tolist()))

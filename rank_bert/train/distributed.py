@@ -16,11 +16,6 @@ from fastai.callback.core import Callback
 from fastai.torch_core import num_distrib, rank_distrib
 from torch import distributed
 
-# %% ../../nbs/train/distributed.ipynb #dis00006
-def _own_rows(n, rank, world):
-    "List the rows of a batch of `n` that a process takes; all if there are fewer rows than processes."
-    return torch.arange(n) if n < world else torch.arange(rank, n, world)
-
 # %% ../../nbs/train/distributed.ipynb #dis00009
 def _gather_rows(pred, n, world):
     "Collect the predictions for all `n` rows of a batch, in their order, from all processes."
@@ -37,7 +32,7 @@ class ShareBatches(Callback):
     def before_batch(self):
         self.whole = self.xb, self.yb
         n = len(self.yb[0]) if self.yb else len(self.xb[0]['input_ids'])
-        rows = _own_rows(n, rank_distrib(), num_distrib())
+        rows = torch.arange(n) if n < num_distrib() else torch.arange(rank_distrib(), n, num_distrib())
         self.n, self.share = n, 1. if n < num_distrib() else len(rows)*num_distrib()/n
         self.learn.xb = tuple({k: v[rows] for k, v in o.items()} for o in self.xb)
         self.learn.yb = tuple(o[rows] for o in self.yb)

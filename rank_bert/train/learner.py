@@ -32,7 +32,6 @@ from ..models.anatomy import encoder_of
 from rank_bert.models.base_models import (BertWrapper, check_finite_weights, evaluating, problem_type,
     quiet_transformers)
 from ..rank.compress import compress as compress_model
-from ..rank.decompose import get_decomposition
 from .match import classifier_for
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
     label_weights, score)
@@ -148,13 +147,6 @@ class EncoderLearner(Learner):
         if not with_bias: return super()._bn_bias_state(False)
         return L(self.opt.state[p] for n, p in self.model.named_parameters() if re.search('bias|norm', n.lower()))
 
-# %% ../../nbs/train/learner.ipynb #92dc014c
-def _loss_for(kind, class_weights, dls):
-    "Make the loss of a kind of head, with weights of the labels."
-    if class_weights is None: return HeadLoss(kind)
-    if kind == 'regression': raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
-    return HeadLoss(kind, weight=label_weights(class_weights, dls.train.dataset.y, dls.vocab))
-
 # %% ../../nbs/train/learner.ipynb #c0de617c
 @delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
 def encoder_learner(
@@ -174,7 +166,10 @@ def encoder_learner(
     set_seed(seed)
     hf = classifier_for(dls, model, pretrained, own_vocab, pooling, task)
     kind = hf.config.problem_type
-    loss, names = _loss_for(kind, class_weights, dls), listify(metrics) or DEFAULT_METRICS[kind]
+    if class_weights is not None and kind == 'regression':
+        raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
+    weights = None if class_weights is None else label_weights(class_weights, dls.train.dataset.y, dls.vocab)
+    loss, names = HeadLoss(kind, weight=weights), listify(metrics) or DEFAULT_METRICS[kind]
     check_metrics(names, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
@@ -275,12 +270,6 @@ def save_pretrained(self:EncoderLearner,
     return Path(folder)
 
 # %% ../../nbs/train/learner.ipynb #264a5edc
-def _without_learner(cb):
-    "Copy a callback for another learner."
-    res = copy.copy(cb)
-    res.__dict__.pop('learn', None)
-    return res
-
 @patch
 def with_model(self:Learner,
     model:nn.Module, # Another model of the same kind, or the transformers model that a `BertWrapper` shall contain
@@ -288,7 +277,8 @@ def with_model(self:Learner,
 )->Learner: # With the same loss, metrics, optimizer and seed
     "Make a learner of another model."
     if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper): model = BertWrapper(model)
-    cbs = [_without_learner(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
+    cbs = [copy.copy(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
+    for c in cbs: c.__dict__.pop('learn', None)
     same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
         'moms', 'path', 'model_dir')}
     res = type(self)(self.dls if dls is None else dls, model, self.loss_func, cbs=cbs, **same)
@@ -300,10 +290,10 @@ def with_model(self:Learner,
 @patch
 @delegates(compress_model, but=['model', 'budget', 'data'])
 def compress(self:Learner,
-    budget:float, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # As for `compress`; default: training batches, the same ones each time, if the method looks at data
+    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
+    data=None, # As for `compress`; default: the training rows, the same ones each time
     **kwargs
 )->Learner: # A learner of the smaller model; its `model.compression` says what was done
     "Make a learner whose encoder is shrunk to a budget."
-    if data is None and get_decomposition(kwargs.get('method', 'kronecker')).needs: data = self.dls.train.new()
-    return self.with_model(compress_model(self.model, budget, data, **kwargs))
+    seed = kwargs.pop('seed', getattr(self, 'seed', 42))
+    return self.with_model(compress_model(self.model, budget, self if data is None else data, seed=seed, **kwargs))

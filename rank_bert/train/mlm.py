@@ -15,7 +15,8 @@ import numpy as np, torch, torch.nn.functional as F
 from fastai.callback.schedule import ParamScheduler
 from fastai.callback.training import GradientClip
 from fastai.data.core import DataLoaders
-from fastai.learner import AvgMetric, Learner
+from fastai.learner import Learner
+from fastai.metrics import Perplexity, accuracy
 from fastai.torch_core import default_device, set_seed, to_device
 from fastcore.basics import patch
 from fastcore.foundation import L
@@ -142,17 +143,6 @@ def fit_rows(
 class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer."
 
-class _MaskedPerplexity(AvgMetric):
-    "Exponential of the mean loss of the hidden tokens."
-    def __init__(self): super().__init__(F.cross_entropy)
-    value = property(lambda self: math.exp(min(float(super(_MaskedPerplexity, self).value), 709.))) # more is no float
-    name = 'perplexity'
-
-class _MaskedAccuracy(AvgMetric):
-    "Fraction of the hidden tokens that get the highest score."
-    def __init__(self): super().__init__(lambda z, y: (z.argmax(-1) == y).float().mean())
-    name = 'accuracy'
-
 # %% ../../nbs/train/mlm.ipynb #c7816dbf
 @delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
 def mlm_learner(
@@ -175,7 +165,7 @@ def mlm_learner(
         if isinstance(m, nn.Dropout): m.p = dropout # the config keeps its own
     kwargs = {'opt_func': adamw, 'lr': 2e-3, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed), GradientClip(1.)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
-    learn = MLMLearner(dls, MaskedLM(hf), F.cross_entropy, metrics=[_MaskedPerplexity(), _MaskedAccuracy()],
+    learn = MLMLearner(dls, MaskedLM(hf), F.cross_entropy, metrics=[Perplexity(), accuracy],
                        splitter=lambda m: L([p for p in m.parameters() if p.requires_grad]), **kwargs)
     learn.task, learn.seed, learn.warmup = 'masked language modelling', seed, warmup
     return learn

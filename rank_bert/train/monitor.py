@@ -16,17 +16,16 @@ import matplotlib.pyplot as plt, pandas as pd, torch
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..io import new_file
 from ..models.anatomy import MORE_ROLES, ROLES, linears
 from ..rank.metrics import rank_metrics
-from .history import append_record, history_table, plot_rank_history, read_records, write_records
+from .history import (append_record, history_table, load_sums, plot_rank_history, read_records,
+    save_sums, write_records)
 from .learner import FitCallback
-from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, measure,
-    weight_sum)
+from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, layer_rows,
+    measure, weight_sum)
 
 # %% ../../nbs/train/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
@@ -57,6 +56,12 @@ class RankMonitor(FitCallback):
         self.file, self.records = None if path is None else Path(path), []
         self._from, self._offset, self._watch, self._shown, self._table, self._done = None, None, None, None, None, 0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_shown', '_from', 'start'))}
+    def after_pred(self): # take the hooks away
+        if self._watch is not None: self._watch.close()
+    def after_cancel_batch(self): self.after_pred()
+    def stop_watching(self):
+        self.after_pred()
+        self._watch = None
 
 # %% ../../nbs/train/monitor.ipynb #4fbdb874
 @patch(as_prop=True)
@@ -75,54 +80,29 @@ def _layers_now(model, roles):
 
 # %% ../../nbs/train/monitor.ipynb #bb992ac5
 @patch
-def _layer_rows(self:RankMonitor, what, layers, part, norm=lambda l, at: 0.):
-    "Measure each layer and each of its heads; `part` gives a `MatrixSum` of a layer and a slice of its outputs."
-    sizes, parts = head_sizes(self.learn.model, layers) if self.heads else {}, []
-    for l in layers:
-        n = sizes.get(l.name)
-        parts.append((l, None, slice(None)))
-        parts += [(l, h, slice(h*n, (h+1)*n)) for h in range(l.module.out_features//n if n else 0)]
-    got = measure([part(l, at) for l, _, at in parts], [norm(l, at) for l, _, at in parts], self.functions)
-    return [[what, l.name, l.layer, l.role, h, k, v] for (l, h, _), o in zip(parts, got) for k, v in o.items()]
+def sums_of(self:RankMonitor, what, layers):
+    "Read weights, updates, gradients or activations, as `LinearLayer` -> `MatrixSum`."
+    if what == 'gradient': sums = {l: gradient_sum(l.module) for l in layers}
+    elif what == 'activation':
+        seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items()}
+        sums = {l: MatrixSum(seen[l.name].T) for l in layers if len(seen.get(l.name, ()))}
+    else: sums = {l: weight_sum(l.module) for l in layers}
+    if what == 'update':
+        same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
+        sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
+    return {l: x for l, x in sums.items() if x is not None}
 
 # %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def _weight_rows(self:RankMonitor, layers):
-    "Measure the weights, and the circuits of heads."
-    sums = {l.name: weight_sum(l.module) for l in layers}
-    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads else {}
+def rows_of(self:RankMonitor, what, layers):
+    "Measure one of `WHAT`."
+    if what == 'residual':
+        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    sizes = head_sizes(self.learn.model, layers) if self.heads else {}
+    rows = layer_rows(what, self.sums_of(what, layers), self.functions, sizes, self._from if what == 'update' else {})
+    circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
-    rows = self._layer_rows('weight', layers, lambda l, at: sums[l.name].rows(at))
-    return rows+[['weight', *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
-
-# %% ../../nbs/train/monitor.ipynb #a01fb370
-@patch
-def _update_rows(self:RankMonitor, layers):
-    "Measure the change of the weights."
-    now = {l.name: weight_sum(l.module) for l in layers}
-    before = {n: x for n, x in self._from.items() if n in now and x.shape == now[n].shape}
-    change = {n: now[n]-x for n, x in before.items()}
-    return self._layer_rows('update', [l for l in layers if l.name in before], lambda l, at: change[l.name].rows(at),
-        lambda l, at: before[l.name].rows(at).norm())
-
-@patch
-def _gradient_rows(self:RankMonitor, layers):
-    "Measure the gradients of the layers that train."
-    sums = {l.name: g for l in layers if (g := gradient_sum(l.module)) is not None}
-    return self._layer_rows('gradient', [l for l in layers if l.name in sums], lambda l, at: sums[l.name].rows(at))
-
-# %% ../../nbs/train/monitor.ipynb #55f5a0ea
-@patch
-def _activation_rows(self:RankMonitor, layers):
-    "Measure the outputs of the layers, tokens by features."
-    seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items() if sum(map(len, xs))}
-    layers = [l for l in layers if l.name in seen]
-    return self._layer_rows('activation', layers, lambda l, at: MatrixSum(seen[l.name][:, at]))
-
-@patch
-def _residual_rows(self:RankMonitor, layers):
-    "Give the token residual by depth; 0 is what enters the first block."
-    return [['residual', 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    return rows + [[what, *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
 
 # %% ../../nbs/train/monitor.ipynb #d5d6a3c6
 @patch
@@ -130,17 +110,17 @@ def before_fit(self:RankMonitor):
     "Check the model, and remember its weights."
     self.run = not rank_distrib() and not hasattr(self.learn, 'lr_finder')
     if not self.run: return
-    self._stop_watching()
+    self.stop_watching()
     layers = linears(self.learn.model, self.roles)
-    if self._offset is None: self._open_file()
+    if self._offset is None: self.open_file()
     self._offset = self._done
-    if 'update' in self.what and self._from is None: self._remember(layers)
+    if 'update' in self.what and self._from is None: self.remember(layers)
     self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
     self._began, self._spent, self._fresh = time.perf_counter(), 0., True
 
 # %% ../../nbs/train/monitor.ipynb #97a93af7
 @patch
-def _remember(self:RankMonitor, layers):
+def remember(self:RankMonitor, layers):
     "Keep the weights from which updates are measured, in memory and beside the file."
     kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.safetensors')
     device = next(self.learn.model.parameters()).device
@@ -148,19 +128,15 @@ def _remember(self:RankMonitor, layers):
         if not kept.is_file():
             raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
                                     "leave 'update' out of what, or begin another file")
-        parts = load_file(kept, device=str(device))
-        names = {k.rpartition(':')[0] for k in parts}
-        self._from = {n: MatrixSum(*(parts.get(f'{n}:{k}') for k in MatrixSum._fields)) for n in names}
+        self._from = load_sums(kept, device)
         return
     if self.start is not None: layers = _layers_now(self.start, self.roles)
     self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-    if kept is None: return
-    parts = {f'{n}:{k}': t for n, x in self._from.items() for k, t in x._asdict().items() if t is not None}
-    with new_file(kept) as tmp: save_file({k: t.cpu().contiguous() for k, t in parts.items()}, tmp)
+    if kept is not None: save_sums(kept, self._from)
 
 # %% ../../nbs/train/monitor.ipynb #390a7f5d
 @patch
-def _open_file(self:RankMonitor):
+def open_file(self:RankMonitor):
     "Begin the file, or go on with the records in it."
     if self.file is None: return
     if self.file.exists():
@@ -172,7 +148,7 @@ def _open_file(self:RankMonitor):
 
 # %% ../../nbs/train/monitor.ipynb #b5cd2569
 @patch
-def _is_due(self:RankMonitor):
+def is_due(self:RankMonitor):
     "Tell whether it is time for a record."
     gap, r = self.every or max(1, math.ceil(self._total/20)), self.records[-1] if self.records else None
     if r is None or r['start'] != self._offset or r['last']: return True # the first of this fit
@@ -188,18 +164,18 @@ def before_batch(self:RankMonitor):
     if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
     self._at = self._offset+self.epoch*self.n_iter+self.iter
     self._done = self._at+1
-    if self._fresh: self._drop_later_records()
-    self._waiting = self._waiting or self._is_due()
+    if self._fresh: self.drop_later_records()
+    self._waiting = self._waiting or self.is_due()
     if not self._waiting or not {'activation', 'residual'} & set(self.what): return
     began = time.perf_counter()
-    self._stop_watching()
+    self.stop_watching()
     self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
         outputs='activation' in self.what, hidden='residual' in self.what)
     self._spent += time.perf_counter()-began
 
 # %% ../../nbs/train/monitor.ipynb #255e3fc0
 @patch
-def _drop_later_records(self:RankMonitor):
+def drop_later_records(self:RankMonitor):
     "Drop the records that the resumed fit will make again."
     kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
     self._fresh = False
@@ -207,62 +183,43 @@ def _drop_later_records(self:RankMonitor):
     self.records, self._table = kept, None
     if self.file is not None: write_records(self.file, self.records)
 
-@patch
-def after_pred(self:RankMonitor):
-    "Take the hooks away after the forward pass."
-    if self._watch is not None: self._watch.close()
-
-# %% ../../nbs/train/monitor.ipynb #f2af3942
-@patch
-def after_cancel_batch(self:RankMonitor): self.after_pred()
-
-@patch
-def _stop_watching(self:RankMonitor):
-    "Forget the last forward pass."
-    self.after_pred()
-    self._watch = None
-
 # %% ../../nbs/train/monitor.ipynb #c08aa8d5
 @patch
 @torch.no_grad()
-def _record(self:RankMonitor, step, last=False):
+def record(self:RankMonitor, step, last=False):
     "Measure everything, and keep it."
     if torch.cuda.is_available(): torch.cuda.synchronize()
     began = time.perf_counter()
     layers = _layers_now(self.learn.model, self.roles)
-    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in getattr(self, f'_{k}_rows')(layers)]
+    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.rows_of(k, layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
     if self.file is not None: append_record(self.file, record)
-    self._draw_live()
+    self.draw_live()
     self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
     self._spent += self._cost
-    self._stop_watching()
+    self.stop_watching()
 
 # %% ../../nbs/train/monitor.ipynb #9ba2041d
 @patch
 def before_step(self:RankMonitor):
     "Make a record if one is due; not reached while gradients accumulate."
-    if self._waiting: self._record(self._at)
+    if self._waiting: self.record(self._at)
     self._waiting = False
 
 @patch
 def after_fit(self:RankMonitor):
     "Make a last record, of the weights."
-    self._stop_watching()
-    if getattr(self, '_at', None) is not None: self._record(self._done, last=True)
+    self.stop_watching()
+    if getattr(self, '_at', None) is not None: self.record(self._done, last=True)
 
 # %% ../../nbs/train/monitor.ipynb #6bfa73b9
-def _display(fig):
-    "Show a figure in a notebook, and give the handle that updates it."
-    from IPython.display import display
-    return display(fig, display_id=True)
-
 @patch
-def _draw_live(self:RankMonitor):
+def draw_live(self:RankMonitor):
     "Show the history so far."
     if not self.live or not in_notebook() or not hasattr(self.learn, 'progress'): return
     fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-    if self._at == self._offset or self._shown is None: self._shown = _display(fig)
+    from IPython.display import display # which scripts need not have
+    if self._at == self._offset or self._shown is None: self._shown = display(fig, display_id=True)
     else: self._shown.update(fig)
     plt.close(fig)

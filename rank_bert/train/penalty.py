@@ -94,14 +94,11 @@ class FrobeniusDecay(Constraint):
         super().before_fit()
         check_decoupled_decay(self.opt)
 
-# %% ../../nbs/train/penalty.ipynb #3bcc32d4
-@patch
-def before_step(self:FrobeniusDecay):
-    "Decay products, by a step that makes up for the optimizer's own decay."
-    hypers = hypers_of(self.opt)
-    for l in trainable(self.layers):
-        if l.rank is None or l.module.up.weight.grad is None or l.module.up.weight not in hypers: continue
-        h, (b, a) = hypers[l.module.up.weight], (p.data for p in matrices_of(l))
-        lr, own = h['lr'], h.get('wd') or 0.
-        by = lr*(own if self.wd is None else self.wd)
-        for p, g in zip((b, a), product_decay(b, a)): p.copy_((p - by*g)/(1 - lr*own))
+    def before_step(self): # makes up for the optimizer's own decay
+        hypers = hypers_of(self.opt)
+        for l in trainable(self.layers):
+            if l.rank is None or l.module.up.weight.grad is None or l.module.up.weight not in hypers: continue
+            h, factors = hypers[l.module.up.weight], [p.data for p in matrices_of(l)]
+            lr, own = h['lr'], h.get('wd') or 0.
+            by = lr*(own if self.wd is None else self.wd)
+            for p, g in zip(factors, product_decay(*factors)): p.copy_((p - by*g)/(1 - lr*own))

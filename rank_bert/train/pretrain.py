@@ -69,9 +69,10 @@ def results(self:PretrainingLog,
     "Measure the model when training has ended."
     (train, valid), last = learn.dls.corpora, self.rows[-1]
     return dict(
-        metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train), unigram_loss=unigram_entropy(valid, seen=train),
-        tokens=len(train), tokens_seen=last['tokens'], vocabulary=len(learn.dls.tokenizer),
-        parameters=count_parameters(learn.hf_model), steps=last['step'], seconds_training=round(self.seconds, 2))
+        metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train),
+        unigram_loss=unigram_entropy(valid, seen=train), tokens=len(train), tokens_seen=last['tokens'],
+        vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model), steps=last['step'],
+        seconds_training=round(self.seconds, 2))
 
 # %% ../../nbs/train/pretrain.ipynb #ac4caf5e
 def report_steps(
@@ -165,8 +166,9 @@ def pretrain(
     steps = int(steps or math.ceil((epochs or 10)*dls.train.per_pass))
     every = every or were.get('every') or max(1, math.ceil(steps/20))
     name = model.to_json_string() if isinstance(model, PreTrainedConfig) else str(model)
-    settings = dict(model=name, rank=rank, steps=steps, every=every, **{k: v for k, v in training.items() if k != 'cbs'},
-                    **dls.settings, text=text_fingerprint(dls))
+    settings = dict(model=name, rank=rank, steps=steps, every=every, **training, **dls.settings,
+                    text=text_fingerprint(dls))
+    del settings['cbs']
     if not resume: file.unlink(missing_ok=True)
     dls.train.stops, log = report_steps(steps, every), PretrainingLog(steps, progress, report)
     with learn.no_bar(), learn.no_logging():

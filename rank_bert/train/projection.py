@@ -34,6 +34,14 @@ class RankProjection(Constraint):
         self.rank, self.roles, self.norm, self._bases, self._due = rank, roles, norm, {}, False
     def __getstate__(self): return {**self.__dict__, 'norm': None, '_roots': None, '_bases': {}}
 
+    def find_layers(self):
+        super().find_layers()
+        self._roots = norm_roots(self.norm, self.layers)
+        self.ranks_at(0.), self.ranks_at(1.) # raises for ranks that the layers cannot have
+
+    def ranks_at(self, done): # name -> rank, when a fraction `done` of the fit is done
+        return ranks_for(self.learn.model, self.layers, self.rank)
+
     def after_step(self):
         self._count, self._due = self._count + 1, True
         if self._count % self.every == 0: self.project()
@@ -45,21 +53,6 @@ class RankProjection(Constraint):
         self.after_train() # the fit may have ended within an epoch
         self._bases = {}
         for s in optimizer_states(self.opt).values(): s.pop('basis', None)
-
-# %% ../../nbs/train/projection.ipynb #7b8d5ace
-@patch
-def ranks_at(self:RankProjection,
-    done:float, # Fraction of the fit that is done
-)->dict: # Name -> rank, for the layers to project
-    "Look up the ranks at a point of the fit."
-    return ranks_for(self.learn.model, self.layers, self.rank)
-
-@patch
-def find_layers(self:RankProjection):
-    "Find the layers, and check that they can have their ranks."
-    Constraint.find_layers(self)
-    self._roots = norm_roots(self.norm, self.layers)
-    self.ranks_at(0.), self.ranks_at(1.)
 
 # %% ../../nbs/train/projection.ipynb #744b4f39
 @patch

@@ -83,12 +83,6 @@ def _plain(o):
     if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
-# %% ../../nbs/train/resume.ipynb #1e151e60
-def _callback_state(c):
-    "Read what a callback remembers."
-    if hasattr(type(c), 'state_dict'): return _plain(c.state_dict())
-    return {k: _plain(v) for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
-
 # %% ../../nbs/train/resume.ipynb #9613ce7a
 class ResumeFit(FitCallback):
     "Write everything that the rest of a fit depends on at the end of each epoch, and go on from it."
@@ -121,22 +115,17 @@ def _scaler_of(learn):
     "Find the gradient scaler of half precision, or one that does nothing."
     return getattr(learn, 'scaler', None) or torch.amp.GradScaler(enabled=False)
 
-# %% ../../nbs/train/resume.ipynb #9225202c
-def _of_all(x):
-    "Gather what each process has."
-    if not num_distrib(): return [x]
-    res = [None]*num_distrib()
-    distributed.all_gather_object(res, x)
-    return res
-
 # %% ../../nbs/train/resume.ipynb #40dc90d6
 @patch
-def _write(self:ResumeFit):
+def write(self:ResumeFit):
     "Write the state of the fit."
-    rng = _of_all(random_state())
+    rng = [random_state()]*max(num_distrib(), 1)
+    if num_distrib(): distributed.all_gather_object(rng, rng[0]) # what each process has
     if rank_distrib(): return
     learn, model = self.learn, get_model(self.learn.model)
-    callbacks = [(c.name, _callback_state(c)) for c in _with_state(learn)]
+    kept = lambda c: {k: v for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
+    state_of = lambda c: c.state_dict() if hasattr(type(c), 'state_dict') else kept(c)
+    callbacks = [(c.name, _plain(state_of(c))) for c in _with_state(learn)]
     accumulates = any(s.get('count') for _, s in callbacks)
     smooth = getattr(getattr(learn, 'recorder', None), 'smooth_loss', None)
     state = dict(
@@ -149,7 +138,7 @@ def _write(self:ResumeFit):
 
 # %% ../../nbs/train/resume.ipynb #1310aef7
 @patch
-def _mismatch(self:ResumeFit, s):
+def mismatch(self:ResumeFit, s):
     "Say why this fit cannot go on from `s`, or return None."
     plan, n = plan_of(self.learn.model), max(num_distrib(), 1)
     was, now = ([k for k, _ in s['callbacks']], [c.name for c in _with_state(self.learn)])
@@ -169,9 +158,9 @@ def _mismatch(self:ResumeFit, s):
 
 # %% ../../nbs/train/resume.ipynb #af319bbc
 @patch
-def _put_back(self:ResumeFit, s):
+def put_back(self:ResumeFit, s):
     "Put everything back as it was."
-    if odd := self._mismatch(s): raise ValueError(f'{self.file.name} {odd}')
+    if odd := self.mismatch(s): raise ValueError(f'{self.file.name} {odd}')
     if s['machine'] not in (None, machine_info()):
         warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: "
                       'results will not be the same to the bit')
@@ -199,7 +188,7 @@ def before_fit(self:ResumeFit):
     self.learn.add_cb(_EpochEnds(self))
     if not self.resume: return
     s = read_checkpoint(self.file)
-    if s['fit'] == self.fits: return self._put_back(s)
+    if s['fit'] == self.fits: return self.put_back(s)
     print(f"fit {self.fits} is skipped: {self.file.name} is of fit {s['fit']} (the first is 0)")
     self.begin = self.n_epoch
     for c in _with_state(self.learn): c.run = False
@@ -234,4 +223,4 @@ class _EpochEnds(FitCallback):
     def before_epoch(self):
         if self.owner.learn is self.learn and self.owner._is_skipping(): raise CancelEpochException()
     def after_epoch(self):
-        if self.owner.learn is self.learn and not self.owner._is_skipping(): self.owner._write()
+        if self.owner.learn is self.learn and not self.owner._is_skipping(): self.owner.write()

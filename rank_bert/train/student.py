@@ -23,14 +23,6 @@ def _block_list(enc):
     first = linears(enc)[0]
     return enc.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
 
-# %% ../../nbs/train/student.ipynb #33c5e116
-def _kept_layers(layers, every, n):
-    "List the numbers of the layers to keep, each from 0 to n-1."
-    if layers is None: return list(range(0, n, check_count(every, 'every', most=n)))
-    layers = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
-    if not layers: raise ValueError('layers is empty: name at least one layer to keep')
-    return layers
-
 # %% ../../nbs/train/student.ipynb #30a63115
 def _layer_lists(config, n):
     "Find the settings of `config` that are lists with an entry for each of `n` layers."
@@ -65,7 +57,9 @@ def distil_init(
     if len({id(b) for b in stack}) < n:
         raise ValueError(f'the {n} layers of {type(student).__name__} share weights, so none can be left out: '
                          'for a shallower model lower config.num_hidden_layers')
-    keep = _kept_layers(layers, every, n)
+    if layers is None: keep = list(range(0, n, check_count(every, 'every', most=n)))
+    else: keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
+    if not keep: raise ValueError('layers is empty: name at least one layer to keep')
     blocks = [stack[i] if keep.index(i) == j else copy.deepcopy(stack[i]) for j, i in enumerate(keep)]
     del stack[:]
     stack.extend(blocks)
@@ -78,13 +72,6 @@ def distil_init(
     record_plan(student)
     _refuse_unloadable(student, keep)
     return student
-
-# %% ../../nbs/train/student.ipynb #dc399b49
-def _layer_groups(groups, n):
-    "List the group of each of `n` layers."
-    if not isinstance(groups, (list, tuple)): return [i*check_count(groups, 'groups', most=n)//n for i in range(n)]
-    if len(groups) != n: raise ValueError(f'groups has {len(groups)} entries for {n} layers')
-    return list(groups)
 
 # %% ../../nbs/train/student.ipynb #5d1b0015
 def _differs(blocks, i, j, config):
@@ -110,13 +97,15 @@ def share_layers(
     enc = copy.deepcopy(model_of(model))
     stack, n = _block_list(enc), enc.config.num_hidden_layers
     if len(stack) != n: raise ValueError(f'the {n} layers of {type(enc).__name__} share their weights already')
-    groups = _layer_groups((getattr(enc.config, 'layer_groups', None) or 1) if groups is None else groups, n)
+    if groups is None: groups = getattr(enc.config, 'layer_groups', None) or 1
+    if not isinstance(groups, (list, tuple)): groups = [i*check_count(groups, 'groups', most=n)//n for i in range(n)]
+    if len(groups) != n: raise ValueError(f'groups has {len(groups)} entries for {n} layers')
     firsts = [groups.index(g) for g in groups]
     if odd := [(i, j) for i, j in enumerate(firsts) if _differs(stack, i, j, enc.config)]:
         raise ValueError('layer {} is built in another way than layer {}: '
                          'put them into different groups'.format(*odd[0]))
     for i, j in enumerate(firsts): stack[i] = stack[j]
     if _copy_repeats not in stack._state_dict_hooks.values(): stack.register_state_dict_post_hook(_copy_repeats)
-    for config in _encoder_configs(enc): config.layer_groups = groups
+    for config in _encoder_configs(enc): config.layer_groups = list(groups)
     record_plan(enc)
     return enc

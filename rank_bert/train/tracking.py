@@ -23,9 +23,11 @@ class LogToWandb(Callback):
     def __init__(self,
         folder, # Where the files of the run go
         **settings # For `wandb.init`, such as `project`
-    ): self.folder, self.settings = Path(folder), settings
-    def before_fit(self):
+    ):
         with needs_extra('log'): import wandb
+        self.folder, self.settings = Path(folder), settings
+    def before_fit(self):
+        import wandb
         self.folder.mkdir(parents=True, exist_ok=True)
         defaults = dict(project='rank_bert', name=self.folder.name, dir=str(self.folder))
         self.run_of = wandb.init(**defaults | self.settings)
@@ -43,10 +45,7 @@ def _tensorboard(folder):
     from fastai.callback.tensorboard import TensorBoardCallback # needs tensorboard when it is imported
     return TensorBoardCallback(folder, trace_model=False, log_preds=False)
 
-@TRACKERS.add('wandb')
-def _wandb(folder):
-    with needs_extra('log'): import wandb
-    return LogToWandb(folder)
+TRACKERS['wandb'] = LogToWandb
 
 def tracker(
     to:str, # Key of `TRACKERS`
