@@ -16,7 +16,8 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
 from ..io import new_file
-from ..models.anatomy import encoder_of, family_of, parameter_parts
+from ..models.anatomy import encoder_of, family_of
+from ..models.sizes import parameter_parts
 from .batches import DIVERGENCES, batches_of_texts, embeds, frozen, loss_increase
 from .batches import packs, prediction_of, sentences
 from .calibrate import fingerprint, rest_fingerprint
