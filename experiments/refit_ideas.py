@@ -14,7 +14,7 @@ from rank_bert.data.loaders import text_dls
 from rank_bert.models.anatomy import encoder_of, feed_forwards, linears
 from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
-from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of, run_encoder
+from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
 from rank_bert.rank.compress import compress, start_recipe
 from rank_bert.rank.recipe import apply_recipe, dense_size, parse

@@ -85,25 +85,21 @@ def bench(
     say(table.to_string(), result=True)
     return table
 
-# %% ../nbs/cli.ipynb #30657945
-def _say_completion():
-    "Print a line for each command that tells a shell its options."
-    parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
-    shown = lambda p: [a for a in p._actions if a.help != SUPPRESS]
-    words = lambda p: [str(o) for a in shown(p) for o in (*a.option_strings, *(a.choices or ()))]
-    text = '\n'.join(f"complete -o default -W '{' '.join(words(p))}' {k}" for k, p in parsers.items())
-    say(text, result=True)
-    return text
-
 # %% ../nbs/cli.ipynb #d27a7200
 @command
 def help(
     complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
 )->str: # The list
     "List all commands."
-    if complete: return _say_completion()
-    width = max(map(len, COMMANDS))
-    lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
-    text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
+    if complete:
+        parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
+        seen = {k: [a for a in p._actions if a.help != SUPPRESS] for k, p in parsers.items()}
+        words = lambda actions: ' '.join(str(o) for a in actions for o in (*a.option_strings, *(a.choices or ())))
+        lines = [f"complete -o default -W '{words(v)}' {k}" for k, v in seen.items()]
+    else:
+        width = max(map(len, COMMANDS))
+        lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
+        lines += ['', 'Add --help to any of them to see its options.']
+    text = '\n'.join(lines)
     say(text, result=True)
     return text

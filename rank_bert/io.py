@@ -6,10 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 
 # %% auto #0
 __all__ = ['hub_reachable', 'clear_unfinished', 'check_new', 'check_space', 'new_folder', 'new_file', 'json_text', 'json_object',
-           'needs_extra']
+           'needs_extra', 'digest']
 
 # %% ../nbs/io.ipynb #5a2e457b
-import ctypes, errno, glob, itertools, json, math, os, shutil, sys, tempfile, threading, time
+import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
 from contextlib import contextmanager
 from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
@@ -241,3 +241,17 @@ def needs_extra(
     try: yield
     except ModuleNotFoundError as e:
         raise ImportError(f"{e.name} is not installed: pip install 'rank_bert[{extra}]', or {e.name} alone") from None
+
+# %% ../nbs/io.ipynb #io-dig-2
+def digest(
+    *what, # `Path`s of files to read, texts, bytes or contiguous arrays, and records to write as JSON
+)->str: # SHA-256, in hexadecimal
+    "Compute a fingerprint of data."
+    h = hashlib.sha256()
+    for o in what:
+        if isinstance(o, Path):
+            with o.open('rb') as f:
+                while chunk := f.read(2**20): h.update(chunk)
+        elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'): h.update(o)
+        else: h.update((o if isinstance(o, str) else json.dumps(o, sort_keys=True)).encode())
+    return h.hexdigest()

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/onnx.html.md"""
 __all__ = ['LEAST_INT8', 'TextGraph', 'trace', 'to_onnx', 'check_graph', 'int8_rows', 'quantize_onnx']
 
 # %% ../../nbs/deploy/onnx.ipynb #dx000003
-import copy, hashlib, warnings
+import copy, warnings
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np, torch, torch.nn as nn
 
 from .first_token import keep_first_token
 from .runtime import INPUTS
-from ..io import needs_extra
+from ..io import digest, needs_extra
 from ..models.anatomy import encoder_of, family_of, input_names
 from ..models.embedder import embedding_features, sentence_encoder
 from ..models.folder import shorten_error
@@ -71,7 +71,7 @@ def trace(
 def _name_weights(m, enc):
     "Name the tensors of a graph after the parameters that they hold."
     from onnx import numpy_helper
-    mark = lambda a: hashlib.sha256(np.ascontiguousarray(a)).digest()
+    mark = lambda a: digest(np.ascontiguousarray(a))
     weights = {n: p.detach().numpy() for n, p in enc.named_parameters() if p.ndim == 2}
     names = {mark(v): n for n, w in weights.items() for v in (w, w.T)}
     renamed, taken = {}, {t.name for t in m.graph.initializer}

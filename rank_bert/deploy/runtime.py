@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/runtime.html.md"""
 __all__ = ['MANIFEST', 'INPUTS', 'KINDS', 'ENGINES', 'write_manifest', 'read_manifest', 'Predictor']
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000003
-import hashlib, threading
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -16,20 +16,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..checks import check_count, check_each, check_fields, check_name, check_text
-from ..io import json_object, json_text, needs_extra
+from ..io import digest, json_object, json_text, needs_extra
 from ..models.folder import named_errors
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000006
 MANIFEST = 'deploy.json'
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 KINDS = ('single_label_classification', 'multi_label_classification', 'regression', 'embedding')
-
-def _file_hash(path):
-    "Compute the SHA-256 of a file."
-    h = hashlib.sha256()
-    with open(path, 'rb') as f:
-        while chunk := f.read(2**20): h.update(chunk)
-    return h.hexdigest()
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000007
 def write_manifest(
@@ -39,7 +32,7 @@ def write_manifest(
     "Write `deploy.json` with the SHA-256 of every file of a folder."
     folder = Path(folder)
     files = sorted(f for f in folder.rglob('*') if f.is_file() and f != folder/MANIFEST)
-    record = dict(settings, files={f.relative_to(folder).as_posix(): _file_hash(f) for f in files})
+    record = dict(settings, files={f.relative_to(folder).as_posix(): digest(f) for f in files})
     (folder/MANIFEST).write_text(json_text(record, indent=1) + '\n', encoding='utf-8')
     return folder/MANIFEST
 
@@ -51,7 +44,7 @@ def _check_hashes(folder, files):
         if not f.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f'{folder/MANIFEST}: {name!r} is not in the folder')
         if not f.is_file(): raise FileNotFoundError(f'{folder} is incomplete, {name} is missing: copy all of it again')
-        if _file_hash(f) != sha:
+        if digest(f) != sha:
             raise ValueError(f'{f} is not the file that was exported (its SHA-256 differs): copy it again')
 
 _among, _list = lambda *names: partial(check_name, names=names), partial(check_each, check=check_text)

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer', 'BertWrapper',
-           'get_wrapped_model', 'problem_type', 'evaluating']
+           'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer',
+           'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -100,27 +100,21 @@ def _cached_or_hub(load, name):
     try: return load(local_files_only=False), f'hub: {name}'
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None
 
-# %% ../../nbs/models/base_models.ipynb #85c64fcc
-def _known_settings(name, **kwargs):
-    "Read the settings of the model `name`, a folder or a name on the hub, which must be of a type we know."
-    if Path(name).is_dir(): settings, place = model_config(name), Path(name)/'config.json'
-    else:
-        settings, place = PreTrainedConfig.get_config_dict(name, **kwargs)[0], name
-        check_settings(settings, name)
-    kind = str(settings.get('model_type'))
-    old = 'model_type' not in settings and 'type_vocab_size' in settings
-    if old or kind in CONFIG_MAPPING.keys(): return settings, place
-    code = '; it brings code of its own (auto_map), and we run no code of a model' if 'auto_map' in settings else ''
-    raise ValueError(f'{place} describes no model that transformers knows (model_type {kind}){code}')
-
 # %% ../../nbs/models/base_models.ipynb #85c64fcd
-def _load_config(name, **kwargs):
-    "Load the configuration of the model `name`, a folder or a name on the hub."
+def load_config(
+    name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
+    **kwargs # As for the `from_pretrained` of transformers
+): # Configuration
+    "Load the configuration of a model, which must be of a type that transformers knows or we do."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
-    settings, place = _known_settings(name, **kwargs)
+    if Path(name).is_dir(): settings, place = model_config(name), Path(name)/'config.json'
+    else: settings, place = check_settings(PreTrainedConfig.get_config_dict(name, **kwargs)[0], name), name
+    kind, old = str(settings.get('model_type')), 'model_type' not in settings and 'type_vocab_size' in settings
+    if not old and kind not in CONFIG_MAPPING.keys():
+        code = '; it brings code of its own (auto_map), and we run no code of a model' if 'auto_map' in settings else ''
+        raise ValueError(f'{place} describes no model that transformers knows (model_type {kind}){code}')
     with named_errors(place):
-        if 'model_type' not in settings: config = BertConfig(**settings)
-        else: config = AutoConfig.from_pretrained(name, trust_remote_code=False, **kwargs)
+        config = BertConfig(**settings) if old else AutoConfig.from_pretrained(name, trust_remote_code=False, **kwargs)
         odd = set(range(config.num_labels)) - set(config.id2label)
         if odd: raise ValueError(f'label {min(odd)} has no name')
     return config
@@ -186,7 +180,7 @@ def open_model(
 )->tuple: # The model, and what transformers reports: 'missing_keys', 'unexpected_keys', 'mismatched_keys'
     "Load a model as transformers does, without running code that comes with it."
     name = str(Path(name).expanduser())
-    config = config or _load_config(name, **kwargs)
+    config = config or load_config(name, **kwargs)
     if Path(name).is_dir(): _check_size(cls, name, config)
     adapter = {k: v for k, v in kwargs.items() if k == 'local_files_only'} # where transformers looks for an adapter
     with named_errors(name), quiet_transformers():
@@ -211,7 +205,7 @@ def get_encoder(
 # %% ../../nbs/models/base_models.ipynb #245aaab2
 def _load_model(name, num_labels, overrides, **kwargs):
     "Load `name` with a head of `num_labels` outputs, a new one if its own does not fit."
-    config = _load_config(name, **kwargs)
+    config = load_config(name, **kwargs)
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit and has_head:
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
@@ -234,8 +228,8 @@ def _record_origin(model, origin):
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights."
     if name in BERT_CONFIGS: config = bert_config(name)
-    elif is_model_folder(name): config = _load_config(str(Path(name).expanduser()))
-    else: config, _ = _cached_or_hub(lambda **kw: _load_config(name, **kw), name)
+    elif is_model_folder(name): config = load_config(str(Path(name).expanduser()))
+    else: config, _ = _cached_or_hub(lambda **kw: load_config(name, **kw), name)
     if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
     config.weights_from = None
     if hasattr(config, 'quantization_config'): del config.quantization_config

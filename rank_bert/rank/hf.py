@@ -36,19 +36,13 @@ class RankPlanConfig(QuantizationConfigMixin):
         self.quant_method, self.plan, self.version = METHOD, plan, version
         self.heads, self.neurons = heads or {}, neurons or {}
 
-# %% ../../nbs/rank/hf.ipynb #dc57e89f
-def _file_shapes(files):
-    "Read the shapes of all parameters in the safetensors among `files`."
-    shapes = {}
-    for f in (f for f in files or () if str(f).endswith('.safetensors')):
-        with safe_open(f, framework='pt') as st:
-            shapes.update({k: tuple(st.get_slice(k).get_shape()) for k in st.keys()})
-    return shapes
-
 # %% ../../nbs/rank/hf.ipynb #00hf0008
 def _check_files(found, files):
     "Raise `ValueError` unless the checkpoint holds the factors of `found`, name -> (module, rank)."
-    shapes = {'.'+k: v for k, v in _file_shapes(files).items()}
+    shapes = {}
+    for f in (f for f in files or () if str(f).endswith('.safetensors')):
+        with safe_open(f, framework='pt') as st:
+            shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
     for n, (m, rank) in found.items() if shapes else ():
         out, words = layer_shape(m)
         need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}

@@ -66,12 +66,6 @@ def in_turns(
     gc.unfreeze()
     return {k: v[warmup:] for k, v in seen.items()}
 
-# %% ../../nbs/rank/latency.ipynb #5052dee1
-def _least_seconds(layers, x, repeat):
-    "Time every layer on `x` for `repeat` turns, and return the fastest time of each."
-    times = in_turns({k: partial(timed_call, partial(l, x), x.device) for k, l in layers.items()}, repeat, warmup=1)
-    return {k: min(v) for k, v in times.items()}
-
 # %% ../../nbs/rank/latency.ipynb #68a8c60b
 def _penalised(big, others, margin):
     "Raise the times in `big` above dense for the ranks that are slower than dense in one of `others`."
@@ -100,6 +94,10 @@ def measure_latency(
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, **like)}|{r: LowRankLinear(n, m, r, **like) for r in ranks}
         if prepare: layers = {r: prepare(l) for r, l in layers.items()}
-        big, *others = [_least_seconds(layers, torch.randn(t, n, **like), repeat) for t in tokens]
+        least = []
+        for t in tokens:
+            calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like)), device) for r, l in layers.items()}
+            least.append({r: min(v) for r, v in in_turns(calls, repeat, warmup=1).items()})
+        big, *others = least
         times[m, n] = _penalised(big, others, margin)
     return LatencyTable(times, name, again)

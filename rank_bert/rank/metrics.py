@@ -345,15 +345,6 @@ def panels(
     for ax in axs.flat[n:]: ax.set_visible(False)
     return axs.flat[:n]
 
-# %% ../../nbs/rank/metrics.ipynb #c804c6e2
-def _spectrum_line(ax, spectrum, shade, log):
-    "Draw one spectrum relative to its noise edge, and the noise of its shape."
-    s, (m, n) = spectrum.s, spectrum.shape
-    at = (np.arange(len(s))+.5)/len(s)
-    ax.plot(at, s/max(mp_edge(spectrum), 1e-30), color=plt.cm.viridis(1-shade))
-    ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
-    if log: ax.set_yscale('log')
-
 # %% ../../nbs/rank/metrics.ipynb #1129ef63
 def plot_spectra(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -366,21 +357,16 @@ def plot_spectra(
     depth = max(l.layer for l in layers)+1
     axs = panels(len(names))
     for ax, role in zip(axs, names):
-        for l in (l for l in layers if l.role == role): _spectrum_line(ax, sp[l.name], (l.layer+1)/depth, log)
+        for l in (l for l in layers if l.role == role):
+            o, (m, n) = sp[l.name], l.shape
+            at = (np.arange(len(o.s))+.5)/len(o.s)
+            ax.plot(at, o.s/max(mp_edge(o), 1e-30), color=plt.cm.viridis(1-(l.layer+1)/depth))
+            ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
+        if log: ax.set_yscale('log')
     handles = axs[0].lines
     axs[0].legend([handles[0], handles[-2], handles[-1]], ['first layer', 'last layer', 'noise'], fontsize='small')
     return axs
-
-# %% ../../nbs/rank/metrics.ipynb #add978c1
-def _largest(reports, metric):
-    "Find the largest value of a column in some reports."
-    if not reports: raise ValueError("no report to draw: the dictionary is empty")
-    for r in reports.values(): check_name(metric, 'column', [k for k in r.select_dtypes('number') if k != 'layer'])
-    top = np.nanmax([r[metric].max() for r in reports.values()]+[-np.inf])
-    if np.isfinite(top): return top
-    where = ' where layers are dense' if metric == 'factor_rank' else ''
-    raise ValueError(f"there is no {metric} to draw: it is NaN or infinite{where}")
 
 # %% ../../nbs/rank/metrics.ipynb #564ddf11
 def plot_ranks(
@@ -390,7 +376,12 @@ def plot_ranks(
     "Draw a rank metric over the layers, one line a role."
     if not isinstance(reports, dict): reports = {metric: reports}
     reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k, r in reports.items()}
-    top = _largest(reports, metric)
+    if not reports: raise ValueError("no report to draw: the dictionary is empty")
+    for r in reports.values(): check_name(metric, 'column', [k for k in r.select_dtypes('number') if k != 'layer'])
+    top = np.nanmax([r[metric].max() for r in reports.values()]+[-np.inf])
+    if not np.isfinite(top):
+        where = ' where layers are dense' if metric == 'factor_rank' else ''
+        raise ValueError(f"there is no {metric} to draw: it is NaN or infinite{where}")
     axs = panels(len(reports), width=4.2, height=3)
     for ax, (title, r) in zip(axs, reports.items()):
         for role, g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)

@@ -54,30 +54,22 @@ class RankPlan(dict):
         "Fraction of the weights that the plan keeps."
         return self.weights/self.dense_weights if self else 1.
 
-# %% ../../nbs/rank/plan.ipynb #feab2360
-def _layer_and_part(name):
-    "Split a module name into the layer number and the rest."
-    m = re.search(r'(?:^|\.)(\d+)\.(.+)$', name)
-    return (int(m.group(1)), m.group(2)) if m else (-1, name)
+    def shown(self):
+        "Tabulate the plan to be read, with 'dense' where there is no rank."
+        return self.table().assign(rank=[str(r) if r else 'dense' for r in self.values()])
+    def _repr_html_(self): return self.shown().to_html(index=False, float_format='{:.3f}'.format)
+    def __str__(self): return self.shown().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
+# %% ../../nbs/rank/plan.ipynb #feab2360
 @patch
 def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA> when dense), weights, kept
     "Tabulate the plan, one row a layer."
-    rows = [(n, *_layer_and_part(n), *self.shapes[n], r, rank_cost(r, *self.shapes[n])) for n, r in self.items()]
+    rows = []
+    for n, r in self.items():
+        layer, part = m.groups() if (m := re.search(r'(?:^|\.)(\d+)\.(.+)$', n)) else (-1, n)
+        rows.append((n, int(layer), part, *self.shapes[n], r, rank_cost(r, *self.shapes[n])))
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
-
-def _for_display(plan):
-    "Make the table of a plan, with 'dense' where there is no rank."
-    t = plan.table()
-    return t.assign(rank=[str(r) if r else 'dense' for r in plan.values()])
-
-@patch
-def _repr_html_(self:RankPlan): return _for_display(self).to_html(index=False, float_format='{:.3f}'.format)
-
-@patch
-def __str__(self:RankPlan):
-    return _for_display(self).drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
 # %% ../../nbs/rank/plan.ipynb #5fd63b56
 @patch

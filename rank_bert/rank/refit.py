@@ -391,7 +391,7 @@ def refit(
     before:nn.Module=None, # The model that was factorised, if neurons were pruned first; default: `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
-    head:bool=True, # Refit pooler and classifier as well?
+    head:bool=True, # Refit pooler and classifier as well? A sentence encoder has none
     holdout:float=.125, # Fraction of the sentences to judge by; 0 to keep the refit in any case
     n_samples:int=1024, # Sentences to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
@@ -400,7 +400,7 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
-    before = dense if before is None else before
+    before, head = dense if before is None else before, head and not embeds(dense)
     _check_models(dense, before, small)
     fit, held = hold_out(batches, n_samples, holdout)
     if calibration is None:
