@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/commands/shell.html.md"""
 
 # %% auto #0
 __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
-           'one_line', 'if_interrupted', 'import_files', 'read_options', 'arg_parser', 'out_folder', 'task_for',
-           'labels_of', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'save_results', 'read_texts',
-           'text_items', 'saved_settings', 'texts_per_row', 'run_line']
+           'one_line', 'if_interrupted', 'import_files', 'read_options', 'arg_parser', 'out_folder', 'is_classifier',
+           'label_names', 'task_for', 'labels_of', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer',
+           'save_results', 'read_texts', 'text_items', 'saved_settings', 'texts_per_row', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
 import argparse, io, os, runpy, shlex, sys, tempfile, warnings
@@ -297,12 +297,18 @@ def out_folder(
     return check_new(out, overwrite)
 
 # %% ../../nbs/commands/shell.ipynb #e2ece132
-def _is_classifier(config): return 'SequenceClassification' in str(config.get('architectures'))
+def is_classifier(
+    folder:str|Path, # Folder of a saved model
+)->bool: # Of sequences
+    "Tell a classifier from other models."
+    return 'SequenceClassification' in str(model_config(folder).get('architectures'))
 
-def _label_names(folder):
+def label_names(
+    folder:str|Path, # Folder of a saved classifier
+)->list: # In the order of the outputs
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
-    if not _is_classifier(config):
+    if not is_classifier(folder):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
     names = config.get('id2label')
@@ -315,7 +321,7 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = len(_label_names(folder))
+    n = len(label_names(folder))
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
     name = glue_task(task).name
@@ -327,7 +333,7 @@ def labels_of(
     folder:str|Path, # Folder of a saved classifier
 )->dict: # `vocab` and `regression` for `text_dls`
     "Find out how to read labels for a classifier."
-    names, kind = _label_names(folder), model_config(folder).get('problem_type')
+    names, kind = label_names(folder), model_config(folder).get('problem_type')
     if kind == 'regression' or kind is None and len(names) == 1: return dict(vocab=None, regression=True)
     unnamed = all(o.casefold().startswith('label_') for o in names)
     return dict(vocab=None if unnamed else names, regression=False)
@@ -352,7 +358,7 @@ def load_classifier(
     folder:str|Path, # Folder of a saved classifier, dense or factorised
 ): # `BertWrapper`, in evaluation mode
     "Load a classifier from its folder."
-    n = len(_label_names(folder))
+    n = len(label_names(folder))
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -361,7 +367,7 @@ def load_model(
     folder:str|Path, # Folder of a saved model, dense or factorised
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
-    if _is_classifier(model_config(folder)): return load_classifier(folder).model
+    if is_classifier(folder): return load_classifier(folder).model
     from rank_bert.models.base_models import get_encoder
     return get_encoder(folder)
 
@@ -400,18 +406,16 @@ def save_results(
     return out
 
 # %% ../../nbs/commands/shell.ipynb #239b7ab0
-def _stdin_lines():
-    "Yield the lines of stdin, which must be UTF-8 whatever the locale."
-    for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
-        try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
-        except UnicodeDecodeError as e:
-            raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
-
 def read_texts(
     texts, # Strings
 ):
-    "Yield texts, and the lines of stdin instead of '-'."
-    for o in texts: yield from _stdin_lines() if o == '-' else (o,)
+    "Yield texts, and the lines of stdin instead of '-', which must be UTF-8 whatever the locale."
+    for o in texts:
+        if o != '-': yield o; continue
+        for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
+            try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
+            except UnicodeDecodeError as e:
+                raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
 
 # %% ../../nbs/commands/shell.ipynb #239b7ab8
 def text_items(
