@@ -113,8 +113,9 @@ add_step('sentence_transformers', ('CrossEncoder', 'SentenceTransformer'), 'save
 
 # %% ../nbs/register.ipynb #24reg002
 def announce_parts():
-    "Announce the parts of recipes that other rooms have."
+    "Announce the parts of recipes that other modules have."
     parts = sys.modules['rank_bert.rank.recipe'].PARTS
+    parts.later('rank_bert.rank.heal', 'heal')
     parts.later('rank_bert.train.parts', *'retune distil lora galore penalty projection switch layers'.split())
     parts.later('rank_bert.deploy.parts', *'fp32 int8 bf16 fp16'.split())
 
