@@ -206,7 +206,9 @@ def start_recipe(
     given = [p for p in parts if not (ready and p.chooses)]
     check_recipe(given, goal, texts=data is not None and not ready, labels=learner is not None)
     _feasible(model, parts, goal)
-    if data is not None and not ready and wants: state.texts = texts_from(model, data, goal.n_samples, goal.seed)
+    if data is not None and not ready and wants:
+        state.texts = texts_from(model, data, goal.n_samples, goal.seed)
+        if learner or iter(data) is not data: state.data = data
     return state
 
 # %% ../../nbs/rank/compress.ipynb #24com010
