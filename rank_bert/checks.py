@@ -124,15 +124,16 @@ def check_fields(
         check(value[k], f'{k!r} of {name}')
     return value
 
-# %% ../nbs/checks.ipynb #33bb6acc
+# %% ../nbs/checks.ipynb #5237817c
 def check_answers(
     values, # NumPy array or tensor, one row for each text
-    texts, # What to call the rows in the error
+    texts=None, # The texts, which the error shows; default: numbers of the rows
 ): # `values`
     "Raise `ValueError` unless all values are finite."
     fine = abs(values) < math.inf
     if fine.all(): return values
     odd = [i for i, row in enumerate(fine) if not row.all()]
     first = next(float(v) for v in values[odd[0]].ravel() if not abs(v) < math.inf)
-    raise ValueError(f'the model gives {first} for {shown(texts[odd[0]])}, which is no answer ({len(odd)} of '
-                     f'{len(fine)} texts in this batch): look for an overflow, or weights that are not finite')
+    name = f'row {odd[0]}' if texts is None else shown(texts[odd[0]])
+    raise ValueError(f'the model gives {first} for {name}, which is no answer ({len(odd)} of {len(fine)} texts in '
+                     'this batch): look for an overflow, or weights that are not finite')
