@@ -11,7 +11,6 @@ __all__ = ['hub_reachable', 'clear_unfinished', 'check_new', 'check_space', 'new
 # %% ../nbs/io.ipynb #5a2e457b
 import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
 from contextlib import contextmanager
-from hashlib import sha256
 from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
@@ -262,7 +261,7 @@ def digest(
 def own_files()->dict: # Path -> hash of what the file holds
     "List the files that `RANK_BERT_IMPORT` names."
     files = filter(None, os.environ.get('RANK_BERT_IMPORT', '').split(os.pathsep))
-    return {o: sha256(Path(o).read_bytes()).hexdigest()[:12] for o in files}
+    return {o: digest(Path(o))[:12] for o in files}
 
 def import_own():
     "Import the files that `RANK_BERT_IMPORT` names, each once as it is now."
