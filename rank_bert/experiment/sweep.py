@@ -34,6 +34,7 @@ from ..models.sizes import encoder_params
 from ..rank.layers import break_even
 from ..rank.plan import RankPlan
 from ..rank.recipe import dense_size, parse, recipe_name
+from ..register import own_files
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
@@ -147,6 +148,7 @@ def settings(self:Sweep,
     "List the settings of a run."
     data = dict(n_calibration=self.goal.n_samples, texts='longest') if needs_texts(run.method) else {}
     same = ('n_samples', *(['steps'] if not data else []))
+    if run.method != 'dense' and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = run.method != 'dense' and any(p.shrinks for p in parse(run.method))
     data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
         and (v := getattr(self.goal, f.name)) != f.default}
