@@ -190,6 +190,7 @@ def default_recipe(
     fits = texts and method is None if refit is None else refit
     return f"{'neurons+'*bool(neurons)}{'kronecker' if method is None else method}{'+refit'*bool(fits)}"
 
+# %% ../../nbs/rank/compress.ipynb #24com028
 def start_recipe(
     model:nn.Module, # What to compress; untouched
     parts:list, # From `parse`
