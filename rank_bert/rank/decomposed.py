@@ -129,6 +129,7 @@ class Compression:
     heads:dict = None # Heads, and their features, of the attention blocks that differ from the config
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
     recipe:str = None # The whole recipe
+    promise:object = None # The `Promise` that it keeps, None where none was asked for
 
     @property
     def kept(self):
@@ -144,7 +145,7 @@ def __str__(self:Compression):
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
-        + (f"; {self.refit}" if self.refit else ''))
+        + (f"; {self.refit}" if self.refit else '') + (f". {self.promise}" if self.promise else ''))
 
 # %% ../../nbs/rank/decomposed.ipynb #1a8e70cb
 @patch
