@@ -100,7 +100,7 @@ def compress(
     folder:str, # Folder of a saved model
     goal:Goal.only('max_loss_increase', 'allocator', 'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
-    method:str=None, # Recipe: parts joined by +, such as joint+refit, heads+neurons, svd (default: kronecker+refit)
+    method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
     no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)

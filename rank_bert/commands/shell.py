@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/commands/shell.html.md"""
 
 # %% auto #0
 __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
-           'one_line', 'if_interrupted', 'read_options', 'arg_parser', 'out_folder', 'is_classifier', 'label_names',
-           'task_for', 'labels_of', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer', 'save_results',
-           'read_texts', 'text_items', 'saved_settings', 'texts_per_row', 'run_line']
+           'one_line', 'if_interrupted', 'import_files', 'read_options', 'arg_parser', 'out_folder', 'is_classifier',
+           'label_names', 'task_for', 'labels_of', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer',
+           'save_results', 'read_texts', 'text_items', 'saved_settings', 'texts_per_row', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
 import argparse, io, os, runpy, shlex, sys, tempfile, warnings
@@ -27,7 +27,7 @@ from .. import __version__
 from ..checks import check_name, shown
 from ..io import json_object, json_text
 from ..models.folder import has_tokenizer, model_config
-from ..settings import flat, in_shell, running, several, text_as
+from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
@@ -47,9 +47,11 @@ def command(
     @wraps(checked)
     def _f(*args, **kwargs):
         if not is_cli(res): return checked(*args, **kwargs)
-        silent = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)]
-        with running(command_name(f)), set_ctx(_silent, silent):
-            _run_in_shell(command_name(f), lambda: checked(*args, **kwargs))
+        silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
+        def run():
+            if own: import_files(own)
+            return checked(*args, **kwargs)
+        with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
     res = COMMANDS[command_name(f)] = call_parse(_f, pos=_f.pos)
     return res
@@ -170,6 +172,16 @@ class _Help(script._HelpFormatter):
 # %% ../../nbs/commands/shell.ipynb #285e9f66
 _SHARED = dict(json='Print one JSON object and nothing else', quiet='Print results only',
                config='YAML file with options, such as epochs: 3; what you write on the command line goes before')
+_SHARED['import'] = 'Python file with parts of recipes or methods of your own, or several with commas'
+
+def import_files(
+    names:str, # Paths of Python files, with commas
+):
+    "Import Python files here and in the processes that this one starts."
+    from rank_bert.io import import_own
+    files = [existing(o) for o in several(str).check(names, '--import')]
+    os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
+    if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
 
 def _group_options(p, f):
     "Put the options of a parser into groups, one for each of its groups of settings, and say what they take."
@@ -256,7 +268,7 @@ def arg_parser(
     p = make(f, **kwargs)
     p.formatter_class, p.error = _Help, lambda message: _stop(p.prog, message, 2)
     for k, text in _SHARED.items():
-        kind = dict(type=text_as('FILE')) if k == 'config' else dict(action='store_true')
+        kind = dict(type=text_as('FILE')) if k in ('config', 'import') else dict(action='store_true')
         p.add_argument(f'--{k}', help=text, **kind)
     p.add_argument('--version', action='version', version=f'rank_bert {__version__}')
     _group_options(p, f)
@@ -379,10 +391,11 @@ def save_results(
 )->Path: # Folder that was written
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.experiment.store import library_versions
-    from rank_bert.io import json_text, new_folder
+    from rank_bert.io import json_text, new_folder, own_files
     with new_folder(out, overwrite, checked=True) as tmp:
         write(tmp)
-        text = json_text(dict(results, versions=library_versions()), indent=1, default=str)
+        own = dict(imported=own_files()) if own_files() else {}
+        text = json_text(dict(results, **own, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
         if (tmp/'README.md').is_file():
             from rank_bert.models.base_models import quiet_transformers
@@ -452,7 +465,7 @@ def run_line(
         path = Path(d)/name
         path.write_text(f"import sys\nfrom {module} import {name.removeprefix('rank-bert-')} as f\n"
                         "if __name__ == '__main__': sys.exit(f())")
-        with (patch.object(sys, 'argv', [str(path), *args]), patch.object(script, 'anno_parser', arg_parser),
+        with (patch.dict(os.environ), patch.object(sys, 'argv', [str(path), *args]), patch.object(script, 'anno_parser', arg_parser),
               patch.object(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin), 'utf-8')),
               redirect_stdout(out), redirect_stderr(err)):
             try: Context().run(runpy.run_path, str(path), run_name='__main__')

@@ -25,7 +25,7 @@ from .methods import Compressor, needs_texts
 from .runner import Runner
 from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
 from .timing import architecture, time_models
-from ..io import check_new, json_object, new_folder
+from ..io import check_new, json_object, new_folder, own_files
 from ..models.anatomy import linears
 from ..models.base_models import is_model_folder
 from ..rank.allocate import default_allocator
@@ -147,6 +147,7 @@ def settings(self:Sweep,
     "List the settings of a run."
     data = dict(n_calibration=self.goal.n_samples, texts='longest') if needs_texts(run.method) else {}
     same = ('n_samples', *(['steps'] if not data else []))
+    if run.method != 'dense' and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = run.method != 'dense' and any(p.shrinks for p in parse(run.method))
     data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
         and (v := getattr(self.goal, f.name)) != f.default}

@@ -23,8 +23,8 @@ from ..models.anatomy import encoder_of, family_of, linears, open_linears
 from ..models.sizes import parameter_parts
 from .metrics import finite_weights
 from .batches import frozen, hooked, packs_for, run_encoder
-from .statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics, TextTokens,
-    WordStatistics, cotangent)
+from .statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
+    TextTokens, WordStatistics, cotangent)
 
 # %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def _crc(params):

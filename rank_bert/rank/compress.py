@@ -190,6 +190,7 @@ def default_recipe(
     fits = texts and method is None if refit is None else refit
     return f"{'neurons+'*bool(neurons)}{'kronecker' if method is None else method}{'+refit'*bool(fits)}"
 
+# %% ../../nbs/rank/compress.ipynb #24com028
 def start_recipe(
     model:nn.Module, # What to compress; untouched
     parts:list, # From `parse`
@@ -207,7 +208,9 @@ def start_recipe(
     check_recipe(given, goal, texts=data is not None and not ready, labels=learner is not None)
     _feasible(model, parts, goal)
     searches = goal.limit == 'max_changed' # looks at texts to find where to begin
-    if data is not None and not ready and (wants or searches): state.texts = texts_from(model, data, goal.n_samples, goal.seed)
+    if data is not None and not ready and (wants or searches):
+        state.texts = texts_from(model, data, goal.n_samples, goal.seed)
+        if learner or iter(data) is not data: state.data = data
     return state
 
 # %% ../../nbs/rank/compress.ipynb #24com010

@@ -19,6 +19,7 @@ from ..models.sizes import encoder_params
 from .metrics import finite_weights
 from .layers import refuse_adapters, replace, warn_shared
 from .plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
+from .batches import embeds
 from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import COSTS, allocate, default_allocator, smallest_budget
@@ -125,9 +126,11 @@ class Compression:
     seconds:float = 0. # Time it took
     embedding_rank:int = None # Rank of the word embedding, None where it is whole
     refit:Refit = None # What the refit did, None where there was none
+    heal:object = None # What `heal` did, None where there was none
     neurons:dict = None # Neurons of the feed-forward parts that have fewer than the config says
     heads:dict = None # Heads, and their features, of the attention blocks that differ from the config
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
+    angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
     recipe:str = None # The whole recipe
     promise:object = None # The `Promise` that it keeps, None where none was asked for
 
@@ -140,12 +143,14 @@ class Compression:
 @patch
 def __str__(self:Compression):
     predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
+    if self.nats and self.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
     how = f"method {self.recipe or self.method!r}, allocator {self.allocator!r}, predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
-        + (f"; {self.refit}" if self.refit else '') + (f". {self.promise}" if self.promise else ''))
+        + ''.join(f'; {o}' for o in (self.refit, self.heal) if o)
+        + (f". {self.promise}" if self.promise else ''))
 
 # %% ../../nbs/rank/decomposed.ipynb #1a8e70cb
 @patch
@@ -191,7 +196,7 @@ def truncate(self:Decomposed,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     new.compression = Compression(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start)
+        seconds=time.time() - start, angle=embeds(self.model))
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

@@ -129,18 +129,15 @@ def circuit_roots(
 # %% ../../nbs/rank/heads.ipynb #00headsp
 def write_heads(
     a, # One of `attentions(model)`; changed in place
-    query:torch.Tensor, # As `head_matrices` gives them
-    key:torch.Tensor, # As `query`
-    value:torch.Tensor, # As `query`
-    output:torch.Tensor, # `(heads, out, size)`
+    heads:Circuits, # As `head_matrices` gives them
     bias:torch.Tensor=None, # Of the output layer; None for no bias
 ):
     "Write the matrices of every head into a block, the inverse of `head_matrices`."
-    for l, w in ((a.query, query), (a.key, key), (a.value, value)):
+    for l, w in zip((a.query, a.key, a.value), heads):
         w = w.flatten(0, 1)
         l.weight.copy_(w[:, :-1])
         if l.bias is not None: l.bias.copy_(w[:, -1])
-    a.output.weight.copy_(output.transpose(0, 1).flatten(1))
+    a.output.weight.copy_(heads.output.transpose(0, 1).flatten(1))
     if bias is not None: a.output.bias.copy_(bias)
 
 # %% ../../nbs/rank/heads.ipynb #00headsl
@@ -160,7 +157,8 @@ def truncate_heads(
         (lx, lg), c, bias = circuit_roots(a.name, calibration), head_matrices(a), a.output.bias
         tq, tk = best_mixings(c.query, c.key, r, lx, lx)
         to, tv = best_mixings(c.output.mT, c.value, r, lg, lx)
-        write_heads(reshape_block(enc, a, len(tq), r), tq@c.query, tk@c.key, tv@c.value, c.output@to.mT, bias)
+        small = Circuits(tq@c.query, tk@c.key, tv@c.value, c.output@to.mT)
+        write_heads(reshape_block(enc, a, len(tq), r), small, bias)
     record_plan(enc)
     return new
 
@@ -175,7 +173,8 @@ def head_importance(
     for a in finite_attentions(model):
         name, w = a.name.removesuffix('self')+'output.dense', head_matrices(a).output
         s = calibration.needed(name, 'head_importance', 'weighted_covariance', 'grad_second_moment')
-        c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size)).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+        c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size))
+        c = c.diagonal(dim1=0, dim2=2).permute(2, 0, 1) # (heads, size, size)
         found.append(.5*(w.mT@s.output_fisher()@w*c).sum((1, 2)))
     return found
 
@@ -222,6 +221,6 @@ def prune_heads(
             mu = calibration.needed(name, 'prune_heads', best)[best].double().view(-1, a.size)
             bias = bias+torch.einsum('hos,hs->o', c.output[drop], mu[drop]).to(bias)
         keep = [h for h in range(len(c.query)) if h not in drop]
-        write_heads(reshape_block(enc, a, len(keep), a.size), *(w[keep] for w in c), bias)
+        write_heads(reshape_block(enc, a, len(keep), a.size), Circuits(*(w[keep] for w in c)), bias)
     record_plan(enc)
     return new

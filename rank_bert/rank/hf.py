@@ -41,7 +41,8 @@ def _check_files(found, files):
     "Raise `ValueError` unless the checkpoint holds the factors of `found`, name -> (module, rank)."
     shapes = {}
     for f in (f for f in files or () if str(f).endswith('.safetensors')):
-        with safe_open(f, framework='pt') as st: shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
+        with safe_open(f, framework='pt') as st:
+            shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
     for n, (m, rank) in found.items() if shapes else ():
         out, words = layer_shape(m)
         need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}

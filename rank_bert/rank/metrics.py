@@ -362,7 +362,8 @@ def plot_spectra(
             at = (np.arange(len(o.s))+.5)/len(o.s)
             ax.plot(at, o.s/max(mp_edge(o), 1e-30), color=plt.cm.viridis(1-(l.layer+1)/depth))
             ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
-        ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge', yscale='log' if log else 'linear')
+        ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
+        if log: ax.set_yscale('log')
     handles = axs[0].lines
     axs[0].legend([handles[0], handles[-2], handles[-1]], ['first layer', 'last layer', 'noise'], fontsize='small')
     return axs

@@ -28,6 +28,7 @@ class State:
     model:nn.Module # What has become of it
     goal:Goal # Limit, and how to keep it
     texts:list = None # Batches of one text to learn from; None if there are none
+    data:object = None # What they were chosen from, for parts that train; None if it cannot be read again
     learner:object = None # Learner with labelled rows, for the parts that train; None if there is none
     progress:bool = False # Show progress bars?
     start:object = None # The state before the last choice, whose model `refit` aims at
