@@ -83,8 +83,9 @@ def _trainer_epochs(learn, epochs, by_length=False):
     with tempfile.TemporaryDirectory() as d, warnings.catch_warnings():
         warnings.filterwarnings('ignore', message='.*pin_memory.*')
         args = TrainingArguments(d, num_train_epochs=epochs, per_device_train_batch_size=learn.dls.bs,
-            learning_rate=1e-4, weight_decay=0.01, optim='adamw_torch_fused', lr_scheduler_type='constant', max_grad_norm=0.,
-            save_strategy='no', logging_strategy='no', report_to='none', disable_tqdm=True, seed=learn.seed, **order)
+            learning_rate=1e-4, weight_decay=0.01, optim='adamw_torch_fused', lr_scheduler_type='constant',
+            max_grad_norm=0., save_strategy='no', logging_strategy='no', report_to='none', disable_tqdm=True,
+            seed=learn.seed, **order)
         t = Trainer(learn.hf_model, args, train_dataset=rows,
             data_collator=DataCollatorWithPadding(learn.dls.tokenizer))
         t.remove_callback(PrinterCallback)
@@ -114,8 +115,7 @@ def bench_train(
         'Trainer, by length': partial(_trainer_epochs, by_length=True),
         'bare loop, padded to 128': partial(_bare_loop, width=128)}
     make = partial(_classifier_for, model, rows, fit.bs)
-    first = make(n_train=8*fit.bs)
-    _bare_loop(first) # warms up the threads and the allocator
+    _bare_loop(make(n_train=8*fit.bs)) # warms up the threads and the allocator
     epochs = math.ceil(rows.n_train/len(make().dls.train_ds))
     t = take_turns({k: lambda f=f: f(make(), epochs) for k, f in contenders.items()}, latency.repeats, progress)
     t = t.round().astype(int).assign(ratio=(t['median']/t['median'].iloc[0]).round(2))
