@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 # %% auto #0
 __all__ = ['Run', 'LAYER', 'GROUP', 'BUSY', 'SCHEMA', 'COLUMNS', 'TIMES', 'dense_run', 'short_names', 'settings_hash',
            'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'duration_text', 'Field', 'heading',
-           'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store', 'read_outputs', 'differing',
+           'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store', 'read_outputs',
            'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
@@ -346,14 +346,6 @@ def left_out(self:Store,
     records = {o: read_record(o) for o in self.files() if o.name not in names}
     return {o: r for o, r in records.items() if r and r['status'] == 'done'}
 
-# %% ../../nbs/experiment/store.ipynb #64cc0a59
-def differing(
-    settings:dict, # Of one run
-    other:dict, # Of another
-)->list: # Names, sorted
-    "List the settings in which two runs differ."
-    return sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
-
 # %% ../../nbs/experiment/store.ipynb #run10004
 def differences(
     settings:dict, # Of one run
@@ -362,7 +354,8 @@ def differences(
     "Describe the settings in which two runs differ."
     values = lambda k: f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
     files = 'the files of the model or of the data held something else (or an older version of rank_bert listed them)'
-    return [files if k == 'files' else values(k) for k in differing(settings, other)]
+    odd = sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
+    return [files if k == 'files' else values(k) for k in odd]
 
 # %% ../../nbs/experiment/store.ipynb #51350c89
 @patch

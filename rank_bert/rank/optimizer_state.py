@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/optimizer_state.html.md"""
 
 # %% auto #0
 __all__ = ['MEANS', 'SQUARES', 'BASES', 'STATE_CHOICES', 'FACTOR_INITS', 'factor_init', 'optimizer_states', 'hypers_of',
-           'turn_state', 'enlarge_states', 'project_state', 'factorise', 'check_decoupled_decay']
+           'turn_state', 'enlarge_states', 'factorise', 'check_decoupled_decay']
 
 # %% ../../nbs/rank/optimizer_state.ipynb #4b4e0d73
 import torch
@@ -96,11 +96,7 @@ def _hand_over(opt, old, up, down):
     states[down] = _transform_state(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #99f37922
-def project_state(
-    state:dict, # Optimizer state of a weight `(m, n)`; changed in place
-    columns:torch.Tensor, # Orthonormal basis of the weight's columns `(m, r)`
-    rows:torch.Tensor, # Orthonormal basis of its rows `(n, r)`
-):
+def _project_state(state, columns, rows):
     "Remove the part of the mean gradient that points off the matrices of this rank."
     for m in (state[k] for k in MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
@@ -113,7 +109,7 @@ def _reset_state(state, columns=None, rows=None):
         if torch.is_tensor(v) and k not in BASES: v.zero_()
         elif k == 'step': state[k] = 0
 
-STATE_CHOICES = dict(keep=None, project=project_state, reset=_reset_state)
+STATE_CHOICES = dict(keep=None, project=_project_state, reset=_reset_state)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #0dd59810
 FACTOR_INITS = Registry('init') # (linear layer, rank) -> `LowRankLinear`
