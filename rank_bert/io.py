@@ -6,11 +6,12 @@ Docs: https://rank-bert.github.io/rank_bert/io.html.md"""
 
 # %% auto #0
 __all__ = ['hub_reachable', 'clear_unfinished', 'check_new', 'check_space', 'new_folder', 'new_file', 'json_text', 'json_object',
-           'needs_extra', 'digest']
+           'needs_extra', 'digest', 'own_files', 'import_own']
 
 # %% ../nbs/io.ipynb #5a2e457b
 import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
 from contextlib import contextmanager
+from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
 try: import fcntl
@@ -255,3 +256,20 @@ def digest(
         elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'): h.update(o)
         else: h.update((o if isinstance(o, str) else json.dumps(o, sort_keys=True)).encode())
     return h.hexdigest()
+
+# %% ../nbs/io.ipynb #24io0002
+def own_files()->dict: # Path -> hash of what the file holds
+    "List the files that `RANK_BERT_IMPORT` names."
+    files = filter(None, os.environ.get('RANK_BERT_IMPORT', '').split(os.pathsep))
+    return {o: digest(Path(o))[:12] for o in files}
+
+def import_own():
+    "Import the files that `RANK_BERT_IMPORT` names, each once as it is now."
+    for path, key in own_files().items():
+        if (name := f'_own_{Path(path).stem}_{key}') in sys.modules: continue
+        spec = spec_from_file_location(name, path)
+        sys.modules[name] = module_from_spec(spec)
+        try: spec.loader.exec_module(sys.modules[name])
+        except Exception as e:
+            del sys.modules[name]
+            raise ImportError(f'{path} cannot be imported: {type(e).__name__}: {e}') from e

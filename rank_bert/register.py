@@ -6,16 +6,14 @@ Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 
 # %% auto #0
 __all__ = ['WAITING', 'MOVED', 'lock', 'write_card', 'same', 'Finder', 'after_import', 'Later', 'enter_quantizer',
-           'enter_model_types', 'enter_pooled', 'after_saving', 'announce_parts', 'announce_costs', 'own_files',
-           'import_own', 'MovedLoader']
+           'enter_model_types', 'enter_pooled', 'after_saving', 'announce_parts', 'announce_costs', 'MovedLoader']
 
 # %% ../nbs/register.ipynb #10reg003
-import inspect, os, sys, warnings
+import inspect, sys, warnings
 from functools import wraps
 from importlib import import_module
 from importlib.machinery import PathFinder
-from hashlib import sha256
-from importlib.util import module_from_spec, spec_from_file_location, spec_from_loader
+from importlib.util import spec_from_loader
 from pathlib import Path
 
 # %% ../nbs/register.ipynb #10reg006
@@ -123,23 +121,7 @@ after_import('rank_bert.rank.recipe', announce_parts)
 after_import('rank_bert.rank.decomposed', announce_costs)
 
 # %% ../nbs/register.ipynb #24reg005
-def own_files()->dict: # Path -> hash of what the file holds
-    "List the files that `RANK_BERT_IMPORT` names."
-    files = filter(None, os.environ.get('RANK_BERT_IMPORT', '').split(os.pathsep))
-    return {o: sha256(Path(o).read_bytes()).hexdigest()[:12] for o in files}
-
-def import_own():
-    "Import the files that `RANK_BERT_IMPORT` names, each once as it is now."
-    for path, key in own_files().items():
-        if (name := f'_own_{Path(path).stem}_{key}') in sys.modules: continue
-        spec = spec_from_file_location(name, path)
-        sys.modules[name] = module_from_spec(spec)
-        try: spec.loader.exec_module(sys.modules[name])
-        except Exception as e:
-            del sys.modules[name]
-            raise ImportError(f'{path} cannot be imported: {type(e).__name__}: {e}') from e
-
-after_import('rank_bert.rank.recipe', import_own)
+after_import('rank_bert.rank.recipe', Later('rank_bert.io', 'import_own'))
 
 # %% ../nbs/register.ipynb #10reg026
 MOVED.update({f'rank_bert.{k}': f'rank_bert.commands.{k}' for k in ('bench', 'bench_infer', 'shell')})

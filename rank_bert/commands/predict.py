@@ -79,8 +79,8 @@ def _answers_of(folder, rows, bs):
     from rank_bert.data.tokens import encode_texts
     from rank_bert.models.base_models import problem_type
     config, length = model.model.config, longest_input(rows, folder)
-    batches = partial(encode_texts, tokenizer, max_length=length, bs=bs)
-    answer = lambda items: [p for x in batches(items) for p in model.predict_proba(x)]
+    batches = lambda items: zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
+    answer = lambda items: [p for x, texts in batches(items) for p in model.predict_proba(x, texts)]
     return _by_length(answer), problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
 
 # %% ../../nbs/commands/predict.ipynb #99c399e0

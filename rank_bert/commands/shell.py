@@ -173,10 +173,10 @@ _SHARED['import'] = 'Python file with parts of recipes or methods of your own, o
 
 def _import_files(names):
     "Import Python files here and in the processes that this one starts."
-    from rank_bert.register import after_import, import_own
+    from rank_bert.io import import_own
     files = [existing(o) for o in several(str).check(names, '--import')]
     os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
-    after_import('rank_bert.rank.recipe', import_own)
+    if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
 
 def _group_options(p, f):
     "Put the options of a parser into groups, one for each of its groups of settings, and say what they take."
@@ -379,8 +379,7 @@ def save_results(
 )->Path: # Folder that was written
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.experiment.store import library_versions
-    from rank_bert.io import json_text, new_folder
-    from rank_bert.register import own_files
+    from rank_bert.io import json_text, new_folder, own_files
     with new_folder(out, overwrite, checked=True) as tmp:
         write(tmp)
         own = dict(imported=own_files()) if own_files() else {}

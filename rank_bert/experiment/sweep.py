@@ -25,7 +25,7 @@ from .methods import Compressor, needs_texts
 from .runner import Runner
 from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
 from .timing import architecture, time_models
-from ..io import check_new, json_object, new_folder
+from ..io import check_new, json_object, new_folder, own_files
 from ..models.anatomy import linears
 from ..models.base_models import is_model_folder
 from ..rank.allocate import default_allocator
@@ -34,7 +34,6 @@ from ..models.sizes import encoder_params
 from ..rank.layers import break_even
 from ..rank.plan import RankPlan
 from ..rank.recipe import dense_size, parse, recipe_name
-from ..register import own_files
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score

@@ -222,7 +222,7 @@ def replace_layers(
 ):
     "Replace modules of a model."
     for m in list(model.modules()):
-        for k, c in m.named_children():
+        for k, c in list(m._modules.items()): # `named_children` leaves out a second name of the same module
             if c in new: setattr(m, k, new[c])
 
 def replace(

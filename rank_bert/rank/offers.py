@@ -90,7 +90,7 @@ def _spectra_at(narrowing, calibration, level, weight):
     rows = rows_of(narrowing, level)
     for l in (*narrowing.inner, narrowing.outer):
         s = calibration.needed(l.name, 'leaving out neurons or heads', 'weighted_covariance', 'grad_second_moment')
-        g, c = s['grad_second_moment']*(s['tokens']/s['samples']), s['weighted_covariance']
+        g, c = s.output_fisher(), s['weighted_covariance']
         if l is narrowing.outer: yield weight.shape, weighted_singular_values(weight, g, c[level.keep][:, level.keep])
         else: yield (len(rows), l.shape[1]), weighted_singular_values(l.weight[rows], g[rows][:, rows], c)
 
@@ -118,18 +118,13 @@ def narrowing_choices(
 
 # %% ../../nbs/rank/offers.ipynb #0joint19
 NEURON_STATISTICS = ('mean', 'covariance', 'weighted_mean', 'weighted_covariance', 'grad_second_moment')
-_OF_ROWS = 'grad_second_moment', 'fisher_rows'
-_OF_COLUMNS = 'mean', 'covariance', 'weighted_mean', 'weighted_covariance', 'fisher_cols'
 
 def _calibration_at(calibration, model, picks):
     "Reduce a calibration to the neurons and heads that stay in `model`."
-    stats = {n: dict(s) for n, s in calibration.items()}
+    stats = dict(calibration)
     for o, level in picks:
-        for l in (*o.inner, o.outer):
-            i, names = (level.keep, _OF_COLUMNS) if l is o.outer else (rows_of(o, level), _OF_ROWS)
-            for k in set(names) & set(stats[l.name]):
-                t = stats[l.name][k]
-                stats[l.name][k] = t[i] if t.ndim == 1 else t[i][:, i]
+        for l in o.inner: stats[l.name] = stats[l.name].at(outputs=rows_of(o, level))
+        stats[o.outer.name] = stats[o.outer.name].at(inputs=level.keep)
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}
     return Calibration(stats, **about, prints=fingerprint(model), rest=rest_fingerprint(model))
 

@@ -19,7 +19,9 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_fraction, check_positive
 from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears
+from ..models.embedder import sentence_encoder
 from ..models.sizes import parameter_parts
+from .align import aligned
 from rank_bert.rank.batches import (DIVERGENCES, embeds, frozen, hooked, packs_for, predictions, run_encoder,
     sentences)
 from .calibrate import Calibration, calibrate
@@ -290,7 +292,7 @@ def refit_head(self:Walk, ridge=.1):
 @dataclass
 class Refit:
     "What `refit` did."
-    divergence:dict # What was refitted (None, 'layers', 'layers and head') -> `mean_divergence` on sentences held out
+    divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map') -> `mean_divergence` on others
     kept:str # Which of these the model is; None where the refit did harm
     samples:int # Sentences of the fit
     held_out:int # Sentences held out
@@ -338,7 +340,7 @@ def divergences(
 def choose_refit(
     divergences:torch.Tensor, # Without a refit, with the layers refitted, and with the head too (2 or 3, sentences)
 )->int: # Row
-    "Choose nothing, layers, or layers and head: by a standard error, layers must not harm and the head must help."
+    "Choose nothing, layers, or layers and more: by a standard error, layers must not harm and more must help."
     best = 0
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
@@ -391,7 +393,7 @@ def refit(
     before:nn.Module=None, # The model that was factorised, if neurons were pruned first; default: `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
-    head:bool=True, # Refit pooler and classifier as well? A sentence encoder has none
+    head:bool=True, # Refit pooler and classifier as well, or add a linear map to a `SentenceTransformer`?
     holdout:float=.125, # Fraction of the sentences to judge by; 0 to keep the refit in any case
     n_samples:int=1024, # Sentences to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
@@ -400,19 +402,20 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
-    before, head = dense if before is None else before, head and not embeds(dense)
+    before, angle = dense if before is None else before, embeds(dense)
     _check_models(dense, before, small)
     fit, held = hold_out(batches, n_samples, holdout)
     if calibration is None:
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     calibration.check(before)
-    new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head, progress, before)
+    new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
     options = {None: small, 'layers': new}
-    if head: options = {None: small, 'layers': with_head_of(new, small), 'layers and head': new}
+    if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
+    if head and sentence_encoder(small) is not None: options['layers and map'] = aligned(dense, new, fit, held or fit)
     kept, found = list(options)[-1], [math.nan]*len(options)
     if held:
         ds = divergences(dense, options.values(), held)
         kept, found = list(options)[choose_refit(ds)], ds.mean(1).tolist()
     new = copy.deepcopy(options[kept])
-    new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, embeds(dense))
+    new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, angle)
     return new
