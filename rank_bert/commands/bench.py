@@ -17,7 +17,6 @@ import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
 from fastai.callback.core import Callback
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.benchmark import Timer
 from transformers import BertForSequenceClassification
 from ..models.anatomy import encoder_of, linears
 from ..models.base_models import bert_config, get_pretrained_model
@@ -183,11 +182,6 @@ def bench_compress(
 # %% ../../nbs/commands/bench.ipynb #249ce1fd
 SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536) # MiniLM's shape
 
-def _dense_classifier(model):
-    "Build a classifier of a size, or load it from a folder."
-    if Path(model).is_dir(): return get_pretrained_model(model, 'sst2', num_labels=2).eval()
-    config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
-    return BertForSequenceClassification(config).eval()
 
 def _random_factors(model, budget, multiple_of=1, cost='params'):
     "Copy a model with random factors of uniform rank."
@@ -207,7 +201,10 @@ def random_models(
     cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
     "Build a classifier, and copies of it at the ranks of budgets."
-    dense = _dense_classifier(model)
+    if Path(model).is_dir(): dense = get_pretrained_model(model, 'sst2', num_labels=2).eval()
+    else:
+        config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
+        dense = BertForSequenceClassification(config).eval()
     thin = {f'{round(100*b, 4):g}% kept': _random_factors(dense, b, multiple_of, cost) for b in budgets}
     return {'dense': dense} | thin
 
@@ -230,12 +227,14 @@ def _tensor_bytes(v):
 @torch.inference_mode()
 def milliseconds(
     f, # Function without arguments
+    device='cpu', # Where it computes
     least:float=0.2, # Seconds to spend
 )->float:
     "Take the median time of a call, over as many as fit, after one to warm up."
     f() # others have had the cache since the last turn
-    return 1e3*Timer('f()', globals=dict(f=f), num_threads=torch.get_num_threads()).blocked_autorange(
-        min_run_time=least).median
+    took = []
+    while sum(took) < least: took.append(timed_call(f, device))
+    return 1e3*float(np.median(took))
 
 def _variants(model, budgets, multiple_of, cost, device):
     "Make the variants of a model: name -> (model, its float32 model)."
@@ -252,7 +251,7 @@ def _infer_rows(variants, bs, length, repeats, progress, **about):
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     with torch.inference_mode(): # the first pass, which warms up
         peak = {k: _peak_memory(partial(m, **x), ids.device)*2**20/1e6 for k, (m, _) in variants.items()}
-    calls = {k: partial(milliseconds, partial(m, **x)) for k, (m, _) in variants.items()}
+    calls = {k: partial(milliseconds, partial(m, **x), ids.device) for k, (m, _) in variants.items()}
     t = take_turns(calls, repeats, progress)
     t = t[['least', 'median']].rename(columns={'least': 'ms'})
     t['speedup'] = t.ms['dense']/t.ms

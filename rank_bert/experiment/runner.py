@@ -71,7 +71,7 @@ def pending(self:Runner)->list: # `Run`s
 
 # %% ../../nbs/experiment/runner.ipynb #d990f073
 @patch
-def _differing(self:Runner, r):
+def differing(self:Runner, r):
     "Describe how the settings of a record differ from those that this sweep gives its run."
     try: return differences(r['settings'], self.settings(run_of(r)))
     except (OSError, ValueError): return [f"source has no data of {r['task']}"]
@@ -81,7 +81,7 @@ def _differing(self:Runner, r):
 def records(self:Runner)->dict: # File name -> record
     "Read the records of all runs in the folder with the settings of this sweep."
     found = {f.name: r for f in self.store.files() if (r := read_record(f))}
-    return {f: r for f, r in found.items() if not self._differing(r)}
+    return {f: r for f, r in found.items() if not self.differing(r)}
 
 @patch
 def results(self:Runner)->pd.DataFrame: # One row a run
@@ -103,13 +103,13 @@ def _refuse_changed(self:Runner):
     "Raise `ValueError` if the folder has finished runs with other settings than this sweep gives them."
     left = self.store.left_out(self.records())
     if not left: return
-    lines = dict.fromkeys(o for r in left.values() for o in self._differing(r))
+    lines = dict.fromkeys(o for r in left.values() for o in self.differing(r))
     raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: there "
                      f"{'; '.join(lines)}. Choose another folder, or the settings of before")
 
 # %% ../../nbs/experiment/runner.ipynb #193ea34c
 @patch
-def _is_tuned(self:Runner, run):
+def is_tuned(self:Runner, run):
     "Tell whether the model that a run starts from is fine-tuned."
     return (self.model_folder(run)/'tuning.json').is_file()
 
@@ -119,7 +119,7 @@ def state_text(self:Runner)->str:
     stored = {r: self.stored(r) for r in self.grid()}
     todo = [r for r, o in stored.items() if not o]
     failed = sum(o['status'] == 'failed' for o in stored.values() if o)
-    tuned = [self._is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
+    tuned = [self.is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
     again = f', {failed} failed (retry_failed does them again)' if failed else ''
     return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to '
             f'do; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned')
@@ -165,7 +165,7 @@ class Todo:
 
 # %% ../../nbs/experiment/runner.ipynb #fc1219f4
 @patch
-def _ready(self:Runner, run, tick=noop):
+def ready(self:Runner, run, tick=noop):
     "Make the function that does the runs of one fine-tuned model; if that fails, one that gives records of failures."
     with self.store.claim(self.model_folder(run), wait=True):
         try: return self.start(run, tick)
@@ -176,13 +176,13 @@ def _ready(self:Runner, run, tick=noop):
 
 # %% ../../nbs/experiment/runner.ipynb #16fe52af
 @patch
-def _do_free(self:Runner, runs, todo, tick=noop):
+def do_free(self:Runner, runs, todo, tick=noop):
     "Do the runs of one fine-tuned model that no other process is doing."
     do = None
     for run in runs:
         with self.store.claim(self.run_file(run)) as mine:
             if not mine or run not in todo: continue
-            do = do or self._ready(run, tick)
+            do = do or self.ready(run, tick)
             try: res = do(run)
             except Exception as e:
                 _stop_if_full(self.folder, e)
@@ -192,15 +192,15 @@ def _do_free(self:Runner, runs, todo, tick=noop):
 
 # %% ../../nbs/experiment/runner.ipynb #run00018
 @patch
-def _do_some(self:Runner, todo, tick=noop):
+def do_some(self:Runner, todo, tick=noop):
     "Do the free runs of one fine-tuned model."
     groups = [list(g) for _, g in itertools.groupby(todo, lambda r: r[:3])]
     for runs in groups:
         folder = self.model_folder(runs[0])
         with self.store.claim(folder.with_name(f'{folder.name}.runs')) as mine:
-            if mine: return (yield from self._do_free(runs, todo, tick))
+            if mine: return (yield from self.do_free(runs, todo, tick))
     for runs in groups:
-        if self._is_tuned(runs[0]): yield from self._do_free(runs[::-1], todo, tick)
+        if self.is_tuned(runs[0]): yield from self.do_free(runs[::-1], todo, tick)
 
 # %% ../../nbs/experiment/runner.ipynb #3002a94d
 @patch
@@ -211,13 +211,13 @@ def work(self:Runner,
     todo = Todo(self)
     while list(todo):
         n = 0
-        for n, run in enumerate(self._do_some(todo, tick), 1): yield run
+        for n, run in enumerate(self.do_some(todo, tick), 1): yield run
         if n: self.write_csv()
         else: time.sleep(.3); yield None
 
 # %% ../../nbs/experiment/runner.ipynb #eff1af32
 @patch
-def _log_line(self:Runner, run, res):
+def log_line(self:Runner, run, res):
     "Describe the outcome of a run in a line."
     task, _, *words = run_words(run)
     done = res['status'] == 'done'
@@ -231,14 +231,14 @@ def _log_line(self:Runner, run, res):
 def _run_pending(self:Runner, progress, log, workers):
     "Do all pending runs, those of one fine-tuned model together."
     todo = Todo(self)
-    fits = sum(not self._is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files})
+    fits = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files})
     total = len(todo.files) + (0 if workers else self.fit.epochs*fits) # workers tell of no epochs
     left = Countdown(len(todo.files), total)
     def look():
         "Log the runs that have ended, and tell whether there are others."
         for run in todo.ended():
             bar.update(); left.tick(run=True)
-            if res := self.stored(run): log(f'{left}: {self._log_line(run, res)}')
+            if res := self.stored(run): log(f'{left}: {self.log_line(run, res)}')
         return bool(todo.files)
     with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
         if workers and todo.files: workers(look)

@@ -193,8 +193,8 @@ class ForwardWatch:
         self.outputs, self.residuals, self.keep, self.seconds = {}, [], None, 0.
         at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in linears(enc) if hidden)
         blocks = dict.fromkeys(m.group()[1:] for m in at if m) # their names, from the first
-        hooks = [(l.module, partial(self._keep_output, l.name)) for l in layers if outputs]
-        hooks += [(enc.get_submodule(b), self._keep_residual) for b in blocks]
+        hooks = [(l.module, partial(self.keep_output, l.name)) for l in layers if outputs]
+        hooks += [(enc.get_submodule(b), self.keep_residual) for b in blocks]
         self.hooks = ExitStack()
         for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)): self.hooks.enter_context(h)
 
@@ -212,7 +212,7 @@ class ForwardWatch:
 # %% ../../nbs/rank/measure.ipynb #0b880878
 @patch
 @torch.no_grad()
-def _keep_output(self:ForwardWatch, name, args, kwargs, out):
+def keep_output(self:ForwardWatch, name, args, kwargs, out):
     "Keep the outputs of a layer at evenly spaced tokens."
     began, x = time.perf_counter(), self.keep.flat(out.detach())
     n = len(x)
@@ -222,7 +222,7 @@ def _keep_output(self:ForwardWatch, name, args, kwargs, out):
 
 @patch
 @torch.no_grad()
-def _keep_residual(self:ForwardWatch, args, kwargs, out):
+def keep_residual(self:ForwardWatch, args, kwargs, out):
     "Measure the hidden states that leave a block, and those that enter the first."
     began = time.perf_counter()
     inp, out = args[0] if args else kwargs['hidden_states'], out[0] if isinstance(out, tuple) else out
