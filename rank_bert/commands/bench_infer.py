@@ -22,7 +22,7 @@ from ..deploy.onnx import TextGraph, to_onnx
 from ..deploy.runtime import ENGINES
 from ..models.sizes import encoder_params
 
-# %% ../../nbs/commands/bench_infer.ipynb #bi000006
+# %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
 BACKENDS = dict(torch=tuple(_TORCH_TYPES), **PRECISIONS)
 
@@ -38,12 +38,14 @@ def _backend_runs(model, pairs, place):
             runs[b, p] = ENGINES[b](file, graph.outputs[0], p, threads)
     return runs
 
+# %% ../../nbs/commands/bench_infer.ipynb #16414703
 def _batch_shape(size):
     "Parse the shape of a batch, texts x tokens."
     parts = str(size).split('x')
     if len(parts) == 2 and all(o.isdecimal() and int(o) for o in parts): return tuple(map(int, parts))
     raise ValueError(f'a size must be like 32x64, texts x tokens, got {size!r}')
 
+# %% ../../nbs/commands/bench_infer.ipynb #bi000006
 def _engine_pairs(backends, precisions):
     "List the backends and precisions that go together and that the processor supports, PyTorch in float32 first."
     for b in backends: check_name(b, 'backend', BACKENDS)

@@ -166,7 +166,7 @@ class _Help(script._HelpFormatter):
         fill = super()._fill_text
         return '\n'.join(o if o.startswith('Example') else fill(o, width, indent) for o in lines)
 
-# %% ../../nbs/commands/shell.ipynb #285e9f66
+# %% ../../nbs/commands/shell.ipynb #24d02b04
 _SHARED = dict(json='Print one JSON object and nothing else', quiet='Print results only',
                config='YAML file with options, such as epochs: 3; what you write on the command line goes before')
 _SHARED['import'] = 'Python file with parts of recipes or methods of your own, or several with commas'
@@ -178,6 +178,7 @@ def _import_files(names):
     os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
     if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
 
+# %% ../../nbs/commands/shell.ipynb #285e9f66
 def _group_options(p, f):
     "Put the options of a parser into groups, one for each of its groups of settings, and say what they take."
     group = lambda v: next((o.__name__.lower() for o in ann_parts(v.annotation)[1] if isinstance(o, type)), 'options')
@@ -193,7 +194,7 @@ def _group_options(p, f):
     shared.title = 'for every command'
     p._action_groups.append(p._action_groups.pop(p._action_groups.index(shared)))
 
-# %% ../../nbs/commands/shell.ipynb #ce1aeb34
+# %% ../../nbs/commands/shell.ipynb #e2b825d3
 _NO_VALUE = 'an option takes one value, or a list of values on one level'
 
 def _yaml_value(events):
@@ -209,6 +210,7 @@ def _yaml_value(events):
         items.append(o.value)
     return ','.join(items if isinstance(e, yaml.SequenceStartEvent) else map('='.join, zip(*[iter(items)]*2)))
 
+# %% ../../nbs/commands/shell.ipynb #ce1aeb34
 def _config_options(file, names):
     "Read the file of --config; raise `ValueError` for what is no option, or there twice."
     import yaml
@@ -225,7 +227,7 @@ def _config_options(file, names):
         raise ValueError('it must hold nothing but lines such as epochs: 3')
     return options
 
-# %% ../../nbs/commands/shell.ipynb #ce1aeb37
+# %% ../../nbs/commands/shell.ipynb #8325acbe
 def _option_texts(p, file):
     "Write the options of a file as they would stand on the command line."
     own = {a.dest: a for a in p._actions if a.help != argparse.SUPPRESS and a.dest not in ('help', 'version', 'config')}
@@ -238,6 +240,7 @@ def _option_texts(p, file):
         else: raise ValueError(f'{k} must be true or false, got {shown(v)}')
     return texts
 
+# %% ../../nbs/commands/shell.ipynb #ce1aeb37
 def _parse_with_config(p, args=None, namespace=None):
     "Parse arguments, with the options in the file of --config before them."
     parse, args = partial(argparse.ArgumentParser.parse_args, p), list(sys.argv[1:] if args is None else args)

@@ -30,7 +30,7 @@ def _answer_by(model, predictor):
     hf.forward, forward.engine = forward, [predictor.settings[k] for k in ('engine', 'precision')]
     return model
 
-# %% ../../nbs/deploy/parts.ipynb #24dpa007
+# %% ../../nbs/deploy/parts.ipynb #21f2fb09
 class Exported:
     "A folder with an exported model, which goes when nobody needs it any more."
     def __init__(self, engine): self.place, self.engine = tempfile.TemporaryDirectory(), engine
@@ -39,6 +39,7 @@ class Exported:
     @property
     def bytes(self): return sum(o.stat().st_size for o in (self.folder/GRAPHS[self.engine]).parent.iterdir())
 
+# %% ../../nbs/deploy/parts.ipynb #24dpa007
 def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(state, to:str=engine):

@@ -365,12 +365,13 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
     ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
     return [] if ours else found
 
-# %% ../../nbs/experiment/store.ipynb #d15a4ae8
+# %% ../../nbs/experiment/store.ipynb #9498d0ba
 @patch
 def clear(self:Store):
     "Remove what killed processes left."
     for o in ('', 'runs', 'models', 'calibrations'): clear_unfinished(self.folder/o)
 
+# %% ../../nbs/experiment/store.ipynb #d15a4ae8
 @patch
 def open(self:Store):
     "Prepare the folder for a sweep to write in; raise `FileExistsError` if it holds other files."

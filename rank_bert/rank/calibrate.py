@@ -26,19 +26,21 @@ from .batches import frozen, hooked, packs_for, run_encoder
 from .statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
     TextTokens, WordStatistics, cotangent)
 
-# %% ../../nbs/rank/calibrate.ipynb #d2d17d06
+# %% ../../nbs/rank/calibrate.ipynb #47c541b6
 def _crc(params):
     "Compute a checksum of the bytes of some tensors."
     crc = 0
     for p in params: crc = zlib.crc32(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), crc)
     return crc
 
+# %% ../../nbs/rank/calibrate.ipynb #a4b1e626
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Layer name -> [out, in, checksum of its parameters]
     "Compute what tells the linear layers of one model from those of another."
     return {l.name: [*l.shape, _crc(l.module.parameters())] for l in linears(model)}
 
+# %% ../../nbs/rank/calibrate.ipynb #d2d17d06
 def rest_fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # 'embeddings', 'head' and 'other' -> checksum of its parameters

@@ -64,13 +64,14 @@ def head_matrices(
     split = [torch.cat([o, c[:, None]], 1).reshape(-1, a.size, o.shape[1] + 1) for o, c in zip(w, b)]
     return Circuits(*split, out.reshape(len(out), -1, a.size).transpose(0, 1))
 
-# %% ../../nbs/rank/heads.ipynb #a66b7535
+# %% ../../nbs/rank/heads.ipynb #611e0b01
 def _finite_attentions(model):
     "Find the attention blocks of a model; adapters, and weights that are NaN or infinite, are an error."
     refuse_adapters(model)
     finite_weights(model)
     return attentions(model)
 
+# %% ../../nbs/rank/heads.ipynb #a66b7535
 def head_circuits(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
 )->dict: # (layer, 'query-key' or 'value-output') -> singular values (heads, size)
