@@ -57,9 +57,7 @@ def _stop_if_full(folder, e):
 
 # %% ../../nbs/experiment/runner.ipynb #8aef1cf6
 @patch
-def stored(self:Runner,
-    run:Run,
-)->dict: # The record, or None
+def stored(self:Runner, run:Run)->dict: # The record, or None
     "Read the record of a run."
     f = self.run_file(run)
     return read_record(f) if f.exists() else None
