@@ -25,7 +25,7 @@ def executor(f):
 
 # %% ../../nbs/experiment/executors.ipynb #exe00008
 class _Worker:
-    "Do runs of a runner, in the folder and with the variables of the process that makes this object."
+    "Do runs of a runner as one of `n` workers, in the folder and with the variables of the process that makes it."
     def __init__(self, runner, n):
         self.runner, self.folder, self.threads = runner, os.getcwd(), max(1, torch.get_num_threads()//n)
         self.variables = {k: v for k, v in os.environ.items() if k.startswith(('RANK_BERT_', 'HF_'))}
