@@ -294,7 +294,7 @@ def find_text_cols(
                                       'give text_cols, these two or the one that is the text')
     return names
 
-# %% ../../nbs/data/tables.ipynb #d34b6e5c
+# %% ../../nbs/data/tables.ipynb #861486e4
 def check_text_cols(
     text_cols:str|list, # What the caller passed
     label_col:str|list, # Column or columns with the labels
@@ -308,7 +308,7 @@ def check_text_cols(
                          'or another label_col')
     return names
 
-# %% ../../nbs/data/tables.ipynb #bf30a5ae
+# %% ../../nbs/data/tables.ipynb #4e80a07e
 def is_empty(
     value, # Label or text
 )->bool: # Is it None, NaN or an empty string?
