@@ -26,7 +26,7 @@ from ..settings import Fit, Rows, in_shell, option
 @command(pos=['task'])
 def evaluate(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
-    rows:Rows.only('task', 'source', 'data', 'text_cols', 'label_col', 'max_length', 'tokenizer'),
+    rows:Rows.only('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
     fit:Fit.only('bs')=Fit(bs=64),
 )->dict: # Metric to value
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
@@ -59,11 +59,12 @@ def _by_length(answer):
 # %% ../../nbs/commands/predict.ipynb #b523e32f
 def _items_of(folder, texts, rows):
     "Read what to predict, from the command line and stdin, or from the rows of a file."
-    from rank_bert.data.tables import check_texts, find_text_cols, read_file, table_column
+    from rank_bert.data.tables import check_text_cols, check_texts, find_text_cols, read_file, table_column
     n = texts_per_row(folder)
     if not rows.data: return text_items(read_texts(check_texts(texts)), n)
     table = read_file(rows.data)
     cols = rows.text_cols or saved_settings(folder).get('text_cols') or find_text_cols(table, [])
+    check_text_cols(cols, saved_settings(folder).get('label_col') or [])
     if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
     texts = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
     return texts[0] if len(texts) == 1 else list(zip(*texts))

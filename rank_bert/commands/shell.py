@@ -31,6 +31,7 @@ from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
+_closed = set() # names of the standard streams that were closed
 _silent = ContextVar('what not to print', default=()) # of 'json' and 'quiet'
 _given = ContextVar('arguments that the user wrote', default=())
 
@@ -149,6 +150,7 @@ def _run_in_shell(name, run):
     "Call `run`, and end the process with one line if it fails."
     for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items(): os.environ.setdefault(k, v)
     try:
+        if 'stdout' in _closed: raise OSError('stdout is closed: send what you do not want to read to /dev/null')
         with _short_warnings(name): res = run()
         if res is not None: say_json(res)
     except BrokenPipeError: # such as `| head`, which has read enough
@@ -274,7 +276,9 @@ def arg_parser(
 def _open_streams():
     "Open the standard streams that are closed."
     for name, mode in dict(stdin='r', stdout='w', stderr='w').items():
-        if getattr(sys, name) is None: setattr(sys, name, open(os.devnull, mode))
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+            _closed.add(name)
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
     script.anno_parser = arg_parser
@@ -402,6 +406,7 @@ def read_texts(
     "Yield texts, and the lines of stdin instead of '-', which must be UTF-8 whatever the locale."
     for o in texts:
         if o != '-': yield o; continue
+        if 'stdin' in _closed: raise OSError('stdin is closed, and - reads from it: pass the texts, or < FILE')
         for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
             try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
             except UnicodeDecodeError as e:
