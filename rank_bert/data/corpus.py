@@ -118,7 +118,6 @@ def _word_heads(encoding):
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
-    progress:bool=None, # Show a progress bar? None: if there are more than 20,000 paragraphs
 )->Corpus:
     "Tokenise documents."
     if not getattr(tokenizer, 'is_fast', False):
@@ -127,8 +126,7 @@ def tokenize_corpus(
         if getattr(tokenizer, k) is None:
             raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
     texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
-    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False,
-                  disable=len(texts) <= 20_000 if progress is None else not progress):
+    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
         ids.append(np.fromiter((x for o in out['input_ids'] for x in o), np.int32))
         heads.append(np.fromiter((x for o in out.encodings for x in _word_heads(o)), bool))
@@ -173,15 +171,9 @@ def _row_bounds(bounds, width):
 
 # %% ../../nbs/data/corpus.ipynb #25c8fb5b
 class MaskedTexts(TokenizedTexts):
-    "Rows of tokens, some of which are to be hidden."
+    "Rows of tokens, some of which are to be hidden; `words` has the number of the word of each, -1 for special ones."
     vocab = None
-    def __init__(self,
-        ids:np.ndarray, # All ids, special ones included
-        starts:np.ndarray, # Where each row begins, and at the end `len(ids)`
-        words:np.ndarray, # Number of the word of each token, -1 for special tokens
-        tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
-        max_length:int=128, # Most tokens of a row
-    ):
+    def __init__(self, ids, starts, words, tokenizer, max_length=128):
         super().__init__(ids, starts)
         store_attr('words,tokenizer,max_length')
 

@@ -64,10 +64,8 @@ def score(
 # %% ../../nbs/train/scores.ipynb #c6aa963f
 class HeadMetric(AccumMetric):
     "Compute one of `METRICS` over a validation set."
-    def __init__(self,
-        name:str, # Key of `METRICS`
-        kind:str, # Kind of head, see `problem_type`
-    ): super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
+    def __init__(self, name, kind):
+        super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
 
 # %% ../../nbs/train/scores.ipynb #d9b7d08b
 def check_metrics(
