@@ -201,12 +201,8 @@ SHARES = dict(mask=0.8, random=0.1) # the rest stays as it is
 
 # %% ../../nbs/data/corpus.ipynb #f3a68c15
 @patch
-def mask(self:MaskedTexts,
-    rng:np.random.Generator, # Source of randomness
-    p:float=0.15, # Fraction of the tokens to hide
-    whole_word:bool=False, # Hide all tokens of a word, or none?
-)->tuple: # Ids of all rows with some hidden, and the places of these in ascending order
-    "Hide tokens in every row."
+def mask(self:MaskedTexts, rng, p=0.15, whole_word=False):
+    "Hide a fraction `p` of the tokens of all rows: ids with some hidden, and the places of these in ascending order."
     if whole_word: u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words]
     else: u = rng.random(len(self.ids), np.float32)
     where = np.flatnonzero((self.words >= 0) & (u < p))
@@ -263,10 +259,8 @@ def draw(self:MaskedDL, number):
 
 # %% ../../nbs/data/corpus.ipynb #a8ed32b7
 @patch
-def batch_at(self:MaskedDL,
-    step:int, # Number of the batch since training began
-)->tuple: # Inputs, and labels of the hidden tokens
-    "Make the batch of a step."
+def batch_at(self:MaskedDL, step):
+    "Make the batch of a step since training began: inputs, and labels of the hidden tokens."
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
     d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]

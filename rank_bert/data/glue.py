@@ -101,6 +101,7 @@ def _label_numbers(self:GlueTask, table, path):
     i = res.index(None)
     raise ValueError(f'{path}, line {table.index[i]}: label {column[i]!r} is not {want}')
 
+# %% ../../nbs/data/glue.ipynb #b1bf655c
 @patch(as_prop=True)
 def features(self:GlueTask)->Features: # As on the hub
     label = Value('float32') if self.labels is None else ClassLabel(names=self.labels)
@@ -186,6 +187,7 @@ def glue_source(
     "Tell where GLUE comes from: `source` if you give it, else $RANK_BERT_GLUE, else the hub."
     return source or os.environ.get('RANK_BERT_GLUE') or 'hub'
 
+# %% ../../nbs/data/glue.ipynb #8e33e461
 def load_glue(
     task:str, # Name of a task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli
     source:str|Path=None, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub

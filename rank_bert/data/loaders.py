@@ -76,6 +76,7 @@ def get_idxs(self:TextDL):
     self.epoch += 1
     return length_sorted_order(self.res, self.bs, rng).tolist()
 
+# %% ../../nbs/data/loaders.ipynb #3fd89a81
 @patch
 def one_batch(self:TextDL):
     "Make the first batch of the coming epoch, without starting it."
@@ -99,12 +100,8 @@ def padding(self:TextDL):
 
 # %% ../../nbs/data/loaders.ipynb #a80cb9dd
 @patch
-def batch_frame(self:TextDL,
-    b=None, # A batch, or a tuple of a table of its texts and their labels; None for the first of the coming epoch
-    out=None, # The model's decisions for it
-    max_n:int=9, # Most rows
-)->pd.DataFrame: # Text columns, label, prediction
-    "Make a table of a batch."
+def batch_frame(self:TextDL, b=None, out=None, max_n=9):
+    "Make a table of a batch, or of the first of the coming epoch; `out` are the model's decisions."
     x, *y = to_cpu(self.one_batch() if b is None else b)
     d = self.dataset
     texts = x.values if isinstance(x, pd.DataFrame) else map(d.decode_texts, x['input_ids'][:max_n])
@@ -161,6 +158,7 @@ def take(self:TextItems, idxs):
     y = None if self.y is None else self.y[idxs]
     return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length)
 
+# %% ../../nbs/data/loaders.ipynb #344b8a3e
 class _Rows:
     "Rows of `TextItems` by number, in the way of a pandas frame."
     def __init__(self, items): self.iloc, self._items = self, items

@@ -26,6 +26,7 @@ def _file_bytes(path):
     try: return path.read_bytes()
     except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from None
 
+# %% ../../nbs/data/tables.ipynb #6f30b79b
 def _file_text(path):
     "Read a UTF-8 file, with its line ends as they are, and without a byte-order mark."
     try: return _file_bytes(path).decode('utf-8-sig')

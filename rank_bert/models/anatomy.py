@@ -254,6 +254,7 @@ def _self_attention_blocks(enc):
     return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
         m.attention_head_size) for n, m in found]
 
+# %% ../../nbs/models/anatomy.ipynb #7d7c8955
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
     optional:bool=False, # Return an empty list for other families?

@@ -174,6 +174,7 @@ def restore(self:DistilCallback):
     while self._undo: self._undo.pop()()
     self.learn.metrics = [m for m in self.learn.metrics if not isinstance(m, LossMean)]
 
+# %% ../../nbs/train/distill.ipynb #73c8a29e
 class _Restore(Callback):
     "Restore what a `DistilCallback` changed, after all other callbacks."
     order = 1000
@@ -195,6 +196,7 @@ def before_batch(self:DistilCallback):
         self._watch = Watch(encoder_of(self.learn.model), any(o.hidden for o in asked),
             any(o.attentions for o in asked))
 
+# %% ../../nbs/train/distill.ipynb #c708f8fd
 @patch
 def close(self:DistilCallback):
     "Stop watching, and return what the student gave."
@@ -228,6 +230,7 @@ def losses(self:DistilCallback):
     s, temperature = s._replace(logits=self.pred), _scheduled(self.temperature, self.pct_train)
     return {k: DISTIL_LOSSES[k].f(s, t, temperature) for k, w in self._now.items() if w and k != 'task'}
 
+# %% ../../nbs/train/distill.ipynb #7e9d46d5
 @patch
 def after_loss(self:DistilCallback):
     "Replace the loss by the weighted sum."

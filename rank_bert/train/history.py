@@ -36,6 +36,7 @@ def write_records(
     "Write records into a file, one line of JSON each."
     with new_file(path) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in records))
 
+# %% ../../nbs/train/history.ipynb #22284746
 def append_record(
     path, # File to add to
     record:dict, # Record of a `RankMonitor`
@@ -55,6 +56,7 @@ def read_records(
     try: return [json.loads(l) for l in lines]
     except ValueError as e: raise ValueError(f'{path} is not the file of a RankMonitor: {e}') from None
 
+# %% ../../nbs/train/history.ipynb #2f35ab28
 def read_history(
     path, # File that a `RankMonitor` has written, whether or not its run came to an end
 )->pd.DataFrame: # As `RankMonitor.history`

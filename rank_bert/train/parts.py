@@ -54,11 +54,13 @@ def lora(state, r:int=8, variant:str='lora', alpha:float=16., epochs:int=1, lr:f
     adapt = lambda learn: add_lora(learn, r, variant, alpha=alpha, seed=state.goal.seed)
     return merge_lora(_trained(state, epochs=epochs, lr=lr, prepare=adapt)).model
 
+# %% ../../nbs/train/parts.ipynb #3e90ddc9
 @part('galore', needs='labels')
 def galore(state, rank:int=16, every:int=200, scale:float=.25, epochs:int=1, lr:float=None):
     "Train on with an optimizer that sees gradients of low rank."
     return _trained(state, GaLore(rank, every, scale), epochs=epochs, lr=lr).model
 
+# %% ../../nbs/train/parts.ipynb #64fbfbb7
 @part('penalty', needs='labels')
 def penalty(state, weight:float=.1, every:int=5, decoupled:bool=True, epochs:int=1, lr:float=None):
     "Train on with the nuclear norms of the weights in the loss."
@@ -71,6 +73,7 @@ def _plan_by_svd(state):
     fraction = min(1., state.goal.budget*dense_size(state.dense)/dense_size(state.model))
     return d.plan(fraction, default_allocator(state.goal.allocator, 'svd'))
 
+# %% ../../nbs/train/parts.ipynb #d28e539d
 @part('projection', needs='labels', shrinks=True, ranks=True)
 def projection(state, every:int=1, epochs:int=1, lr:float=None):
     "Train on with weights of the ranks of the budget, and factorise them at the end."
@@ -78,6 +81,7 @@ def projection(state, every:int=1, epochs:int=1, lr:float=None):
     learn = _trained(state, RankProjection(plan, every), epochs=epochs, lr=lr)
     return Decomposed(learn.model, 'svd', progress=False).truncate(plan)
 
+# %% ../../nbs/train/parts.ipynb #35a0c615
 @part('switch', needs='labels', shrinks=True, ranks=True)
 def switch(state, at:float=.5, epochs:int=1, lr:float=None):
     "Train on, and factorise to the ranks of the budget after `at` epochs."

@@ -93,6 +93,7 @@ LOSSES = dict(
     multi_label_classification=_binary_loss,
     regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
+# %% ../../nbs/train/scores.ipynb #573a3661
 class HeadLoss:
     "Compute the loss of a kind of head."
     def __init__(self,
