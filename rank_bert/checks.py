@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/checks.html.md"""
 
 # %% auto #0
 __all__ = ['shown', 'check_count', 'check_positive', 'check_fraction', 'check_name', 'check_several', 'check_text', 'check_each',
-           'check_fields']
+           'check_fields', 'check_answers']
 
 # %% ../nbs/checks.ipynb #6a7c160e
 import difflib, math, re
@@ -123,3 +123,17 @@ def check_fields(
         if k not in value: raise ValueError(f'{name} has no {k!r}')
         check(value[k], f'{k!r} of {name}')
     return value
+
+# %% ../nbs/checks.ipynb #5237817c
+def check_answers(
+    values, # NumPy array or tensor, one row for each text
+    texts=None, # The texts, which the error shows; default: numbers of the rows
+): # `values`
+    "Raise `ValueError` unless all values are finite."
+    fine = abs(values) < math.inf
+    if fine.all(): return values
+    odd = [i for i, row in enumerate(fine) if not row.all()]
+    first = next(float(v) for v in values[odd[0]].ravel() if not abs(v) < math.inf)
+    name = f'row {odd[0]}' if texts is None else shown(texts[odd[0]])
+    raise ValueError(f'the model gives {first} for {name}, which is no answer ({len(odd)} of {len(fine)} texts in '
+                     'this batch): look for an overflow, or weights that are not finite')

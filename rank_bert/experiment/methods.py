@@ -16,8 +16,9 @@ from fastcore.basics import patch, store_attr
 from .store import Store
 from ..rank.batches import mean_divergence, predictions
 from ..rank.calibrate import Calibration
-from ..rank.compress import finish_recipe, start_recipe
-from ..rank.recipe import State, parse, planned
+from ..rank.compress import start_recipe
+from ..rank.recipe import State, finish_recipe, parse, planned
+from ..rank.search import promise_texts, search
 from ..settings import Goal
 
 # %% ../../nbs/experiment/methods.ipynb #meth0012
@@ -51,17 +52,30 @@ def needs_texts(recipe:str)->bool:
     return recipe != 'dense' and any(p.needs == 'texts' for p in parse(recipe))
 
 @patch
+def goal_of(self:Compressor,
+    run, # With allocator and budget
+    shrinks:bool=True, # Does its method keep to a limit?
+)->Goal: # With one limit
+    "Work out the goal of a run: another limit than a budget is that of all runs that shrink."
+    how = 'default' if run.allocator == 'none' else run.allocator
+    if shrinks and self.goal.limit not in (None, 'budget'): return replace(self.goal, allocator=how)
+    return replace(self.goal, allocator=how, budget=run.budget, max_loss_increase=None, max_changed=None)
+
+@patch
 def __call__(self:Compressor,
     run, # With method, allocator and budget
 )->State: # With the new model
     "Do what a run asks for."
     parts = parse(run.method)
-    goal = replace(self.goal, budget=run.budget, allocator='default' if run.allocator == 'none' else run.allocator)
+    goal = self.goal_of(run, any(p.shrinks for p in parts))
     start = start_recipe(self.learn.model, parts, goal, self.learn, progress=False)
     if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr, learner=self.learn)
     if start.texts: self.root.texts = start.texts
     self.reused, old, self.chain, key = [], self.chain, {}, ()
     state = replace(self.root, goal=goal, reused=self.reused)
+    if goal.limit == 'max_changed':
+        model = search(state, parts, promise_texts(self.learn, goal)[1])
+        return state.with_model(model, exported=getattr(model, 'exported', None))
     for p, own in planned(parts, goal):
         shrunk = p.shrinks or any(k[1] for k in key)
         key += ((str(p), shrunk and own.budget, p.ranks and own.allocator),)

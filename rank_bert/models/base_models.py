@@ -24,7 +24,7 @@ from transformers import (AutoConfig, AutoModel, AutoModelForSequenceClassificat
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
-from ..checks import check_count
+from ..checks import check_answers, check_count
 from ..io import hub_reachable
 from .anatomy import held, input_names
 from .folder import (check_settings, has_tokenizer, is_model_folder, model_config, named_errors,
@@ -335,12 +335,13 @@ def evaluating(
 @patch
 def predict_proba(self:BertWrapper,
     x:dict|tuple, # As for `forward`
+    texts=None, # What to show in an error; default: numbers of the rows
 )->np.ndarray: # `(n, classes)`: softmax, sigmoid for a multi-label head, raw values for a regression
-    "Predict probabilities, in inference mode."
+    "Predict probabilities, in inference mode; raise `ValueError` if a logit is not finite."
     device = next(self.parameters()).device
     with evaluating(self):
         logits = self.model(**{k: torch.as_tensor(v).to(device) for k, v in self._inputs(x).items()}).logits.float()
-        return PROBABILITIES[problem_type(self.model.config)](logits).cpu().numpy()
+        return PROBABILITIES[problem_type(self.model.config)](check_answers(logits, texts)).cpu().numpy()
 
 # %% ../../nbs/models/base_models.ipynb #fb9ab3ed
 @patch

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/allocate.html.md"""
 
 # %% auto #0
 __all__ = ['Choices', 'ALLOCATORS', 'allocator', 'get_allocator', 'COSTS', 'tail_errors', 'layer_choices', 'uniform', 'energy',
-           'optimal', 'default_allocator', 'get_cost', 'smallest_budget', 'check_least', 'allocate']
+           'optimal', 'default_allocator', 'get_cost', 'smallest_budget', 'BudgetError', 'check_least', 'allocate']
 
 # %% ../../nbs/rank/allocate.ipynb #652f1aec
 import math
@@ -202,15 +202,17 @@ def smallest_budget(
     return sum(price(lowest[n], *s) for n, s in shapes.items())/sum(price(None, *s) for s in shapes.values())
 
 # %% ../../nbs/rank/allocate.ipynb #3e8c8eaa
+class BudgetError(ValueError): "A budget that is too small for any choice."
+
 def check_least(
     budget:float, # Fraction of the cost to keep
     least:float, # The smallest that a plan can meet
 )->float: # `budget`
-    "Raise `ValueError` if no plan can meet the budget, up to rounding."
+    "Raise `BudgetError` if no plan can meet the budget, up to rounding."
     if budget*(1+1e-12) >= least: return budget
     way = f'the budget must be at least {math.ceil(least*1e4)/1e4}'
     if least > 1: way = 'no budget will do: fix fewer layers, or lower ranks'
-    raise ValueError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, so {way}")
+    raise BudgetError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, so {way}")
 
 # %% ../../nbs/rank/allocate.ipynb #5a5c20a6
 def _to_plan(picks, choices, shapes):

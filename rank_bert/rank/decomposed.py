@@ -132,6 +132,7 @@ class Compression:
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
     angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
     recipe:str = None # The whole recipe
+    promise:object = None # The `Promise` that it keeps, None where none was asked for
 
     @property
     def kept(self):
@@ -148,7 +149,8 @@ def __str__(self:Compression):
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
-        + ''.join(f'; {o}' for o in (self.refit, self.heal) if o))
+        + ''.join(f'; {o}' for o in (self.refit, self.heal) if o)
+        + (f". {self.promise}" if self.promise else ''))
 
 # %% ../../nbs/rank/decomposed.ipynb #1a8e70cb
 @patch

@@ -215,16 +215,17 @@ def layer_shape(
     "Look up the shape of a layer."
     return (m.out_features, m.in_features) if hasattr(m, 'in_features') else (m.embedding_dim, m.num_embeddings)
 
-# %% ../../nbs/rank/layers.ipynb #906d1559
+# %% ../../nbs/rank/layers.ipynb #8f19aea4
 def replace_layers(
     model:nn.Module, # Module in which to look; changed in place
     new:dict, # Module to take out, wherever it is used -> module to put in its place
 ):
     "Replace modules of a model."
     for m in list(model.modules()):
-        for k, c in m.named_children():
+        for k, c in list(m._modules.items()): # `named_children` leaves out a second name of the same module
             if c in new: setattr(m, k, new[c])
 
+# %% ../../nbs/rank/layers.ipynb #906d1559
 def replace(
     model:nn.Module, # Module in which to look; changed in place
     old:nn.Module, # Module to take out, wherever it is used

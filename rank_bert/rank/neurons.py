@@ -25,9 +25,7 @@ def _damped_inverse(c):
     "Invert a covariance."
     return torch.cholesky_inverse(damped_root(c, 1e-4))
 
-def _regression(c, keep):
-    "Compute the coefficients (n, kept) that predict all inputs from those kept."
-    return c[:, keep]@_damped_inverse(c[keep][:, keep])
+
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro35
 def _cheapest(now, inverse, n):
@@ -131,7 +129,7 @@ def narrow(
     if len(keep) == n: return
     rows = inner_rows(f, keep)
     mean, c, _ = neuron_inputs(f, calibration)
-    w, answer = to_float64(outer.weight), _regression(c, keep)
+    w, answer = to_float64(outer.weight), c[:, keep]@_damped_inverse(c[keep][:, keep]) # predicts all from those kept
     new_in, new_out = resized(inner, inner.in_features, len(rows)), resized(outer, len(keep), outer.out_features)
     new_in.weight.copy_(inner.weight[rows])
     new_out.weight.copy_(w@answer)

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
 from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
-from .batches import batches_of_texts, choose_texts, predictions, sentences, split_batch
+from .batches import are_texts, batches_of_texts, choose_texts, predictions, sentences, split_batch
 
 # %% ../../nbs/rank/promise.ipynb #prom0037
 def changed_neighbours(
@@ -130,12 +130,6 @@ def fixed_sequence(
     return res
 
 # %% ../../nbs/rank/promise.ipynb #prom0061
-def _are_texts(data):
-    "Is this a list of strings, or of pairs of strings?"
-    first = data[0] if isinstance(data, (list, tuple)) and data else None
-    pair = isinstance(first, (list, tuple)) and all(isinstance(o, str) for o in first)
-    return isinstance(first, str) or pair
-
 def outputs_on(
     model:nn.Module, # A transformers model, or a module that contains one
     batches, # Any iterable of `(x, y)` or `x`
@@ -159,7 +153,7 @@ def promise(
     tolerance:float=None, # Least change that counts, see `changed_answers`
 )->Promise: # With the chosen model as `.model`
     "Find the smallest budget that changes at most a share of the answers."
-    batches = batches_of_texts(dense, texts) if _are_texts(texts) else list(texts)
+    batches = batches_of_texts(dense, texts) if are_texts(texts) else list(texts)
     rows = [tuple(x['input_ids'].tolist()) for x, _ in sentences(batches)]
     check_enough(len(rows), max_changed, confidence)
     if len(different := set(rows)) == 1:
@@ -182,7 +176,7 @@ def set_aside(
 )->tuple: # Texts to fit to, and texts set aside; of batches, batches of one sentence
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
-    rows = list(data) if (texts := _are_texts(data)) else choose_texts(data, None)
+    rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (
         lambda o: tuple(split_batch(o)[0]['input_ids'][0].tolist()))

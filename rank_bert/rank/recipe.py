@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/recipe.html.md"""
 
 # %% auto #0
 __all__ = ['PARTS', 'State', 'dense_size', 'Part', 'part', 'options_of', 'with_options', 'parse', 'recipe_name', 'check_recipe',
-           'planned', 'apply_recipe', 'part_table']
+           'planned', 'apply_recipe', 'finish_recipe', 'part_table']
 
 # %% ../../nbs/rank/recipe.ipynb #24rec003
 import ast, inspect, re
@@ -18,7 +18,7 @@ from ..checks import check_count, check_name, check_positive, check_text
 from ..models.anatomy import linears
 from .calibrate import calibrate
 from .registry import Registry
-from ..settings import Goal
+from ..settings import Goal, option
 
 # %% ../../nbs/rank/recipe.ipynb #24rec009
 @dataclass
@@ -212,11 +212,14 @@ def check_recipe(
             raise ValueError(f"{p.name} needs to see data: pass texts or batches as data; only svd needs none")
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and goal.limit is None:
-        raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_loss_increase=0.01")
+        raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
     if goal.limit == 'max_loss_increase':
         odd = [p.name for p in parts if p.shrinks and not p.chooses]
         if odd or len(shrinking) > 1:
             raise ValueError(f"{(odd or shrinking[1:])[0]} cannot tell the loss in advance: pass a budget")
+    if goal.limit == 'max_changed' and not shrinking:
+        raise ValueError(f"{option('max_changed')} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps to "
+            "one: add a part that does, such as kronecker")
 
 # %% ../../nbs/rank/recipe.ipynb #24rec029
 def planned(
@@ -236,6 +239,17 @@ def apply_recipe(
     "Apply the parts of a recipe one after the other."
     for p, goal in planned(parts, state.goal): state = p.apply(replace(state, goal=goal))
     return state
+
+def finish_recipe(
+    state:State, # What `apply_recipe` returned
+    seconds:float, # Time it took
+)->nn.Module: # Its model, with the record of the whole recipe
+    "Record the recipe in the model."
+    if (done := getattr(state.model, 'compression', None)) is not None:
+        state.model.compression = replace(done, recipe='+'.join(state.done), seconds=seconds,
+            budget=state.goal.budget or done.budget)
+    if state.exported: state.model.exported = state.exported
+    return state.model
 
 # %% ../../nbs/rank/recipe.ipynb #24rec033
 def part_table()->pd.DataFrame: # One row a part

@@ -20,7 +20,7 @@ from fastai.callback.training import GradientClip
 from fastai.learner import Learner
 from fastai.optimizer import OptimWrapper
 from fastai.torch_core import set_seed, to_device, to_float
-from fastcore.basics import listify, patch
+from fastcore.basics import chunked, listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
@@ -240,9 +240,9 @@ def predict(self:EncoderLearner,
     "Predict the label of a text, a pair, or a list of them."
     one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
     texts, pairs = split_pairs([item] if one else item, len(self.dls.text_cols))
-    batches = encode_texts(self.dls.tokenizer, texts if pairs is None else list(zip(texts, pairs)),
-        max_length=self.dls.max_length, bs=bs)
-    probs = np.concatenate([self.model.predict_proba(x) for x in batches])
+    items = list(texts if pairs is None else zip(texts, pairs))
+    batches = zip(encode_texts(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
+    probs = np.concatenate([self.model.predict_proba(x, o) for x, o in batches])
     res = L(_decision(p, self.kind, self.hf_model.config.id2label) for p in probs)
     return res[0] if one else res
 

@@ -1,0 +1,147 @@
+"""What a promise gives on real data: the budget it chooses, what really changes on other rows, and what it costs.
+
+    python experiments/promise.py MODEL_FOLDER --source ../glue --seeds 0,1,2
+    python experiments/promise.py MODEL_FOLDER --source ../glue --tasks sst2 --seeds 0 --level-only
+
+We fine-tune on a part of the training rows. The other texts are divided into those that `compress` gets, which sets
+half of them aside, and those that took no part, on which we count what changed. Texts need no labels, so those of the
+test file serve too. The training file of SST-2 has phrases and its dev file has sentences, so we count both apart.
+
+With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once, draw the texts set aside from them
+200 times, and look what changes on all of them. A row that is in a file already is not measured again.
+`nbs/howto/small.ipynb` shows both files."""
+import csv, subprocess, tempfile, time
+from pathlib import Path
+import numpy as np, pandas as pd, torch
+from fastcore.script import call_parse
+from scipy import stats
+from transformers import AutoModelForSequenceClassification
+from rank_bert.data.glue import glue_task, load_glue
+from rank_bert.rank.batches import batches_of_texts
+from rank_bert.rank.compress import compress
+from rank_bert.rank.promise import changed_answers, outputs_on
+
+SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check
+
+
+class Data:
+    "Rows of a task, divided at random."
+    def __init__(self, task, source, seed):
+        data, self.cols = load_glue(task, source), list(glue_task(task).text_cols)
+        train, test, dev = (data[k].to_pandas() for k in ('train', 'test', 'validation'))
+        n, pool, check = SIZES[task]
+        rows = train.sample(frac=1, random_state=seed)
+        self.train, self.dev = rows[:n], dev
+        rest = [*dict.fromkeys(self.texts(rows[n:]) + (self.texts(test) if task != 'sst2' else []))]
+        seen = {*self.texts(self.train), *self.texts(dev)}
+        rest = [o for o in rest if o not in seen]
+        order = np.random.default_rng(seed).permutation(len(rest))
+        rest = [rest[i] for i in order]
+        self.pool, self.others = rest[:pool], rest[pool:]
+        self.checks = {'other texts': self.others[:check], 'dev': self.texts(dev)}
+
+    def texts(self, frame):
+        cols = [frame[c].astype(str) for c in self.cols]
+        return list(cols[0]) if len(cols) == 1 else list(zip(*cols))
+
+def tuned(data, task, model, seed, epochs, place):
+    "Fine-tune a model with the command, unless its folder is there."
+    out = place/f'{task}-{seed}'
+    if not out.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        for k in ('train', 'dev'): getattr(data, k).to_csv(place/f'{task}-{seed}-{k}.csv', index=False)
+        command = ['rank-bert-finetune', '--data', place/f'{task}-{seed}-train.csv', '--valid',
+            place/f'{task}-{seed}-dev.csv', '--text-cols', ','.join(data.cols), '--label-col', 'label', '--model', model,
+            '--pretrained', '--epochs', epochs, '--seed', seed, '--out', out, '--quiet']
+        subprocess.run([*map(str, command)], check=True)
+    return AutoModelForSequenceClassification.from_pretrained(out).eval()
+
+def answers(model, texts):
+    "The label of each text."
+    return outputs_on(model, batches_of_texts(model, texts))
+
+def changed_of(dense, small, texts):
+    batches = batches_of_texts(dense, texts)
+    (a, kind), (b, _) = outputs_on(dense, batches), outputs_on(small, batches)
+    return int(changed_answers(a, b, kind).sum()), len(texts)
+
+def interval(k, n):
+    "Exact two-sided 95 % interval of a share."
+    o = stats.binomtest(k, n).proportion_ci()
+    return o.low, o.high
+
+def append(file, row):
+    new = not file.exists()
+    with open(file, 'a', newline='') as f:
+        w = csv.DictWriter(f, list(row))
+        if new: w.writeheader()
+        w.writerow(row)
+
+def promises(dense, data, task, seed, recipe, shares, file):
+    "Search a budget for each promise, and count what changes on rows that took no part."
+    done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=['task', 'seed', 'recipe', 'max_changed'])
+    have = {*zip(done.task, done.seed, done.recipe, done.max_changed)}
+    for share in (o for o in shares if (task, seed, recipe, o) not in have):
+        row, start = dict(task=task, seed=seed, recipe=recipe, max_changed=share), time.time()
+        try: small = compress(dense, data=data.pool, recipe=recipe, max_changed=share, seed=seed, progress=False)
+        except ValueError as e:
+            print(task, seed, share, e, flush=True)
+            small = None
+        row |= dict(seconds=round(time.time() - start, 1), once=None, budget=None, aside=None, changed=None, upper=None,
+            tried=None)
+        for k in data.checks: row |= {f'{k}: {o}': None for o in ('changed', 'texts', 'low', 'high')}
+        if small is not None:
+            p, start = small.compression.promise, time.time()
+            compress(dense, p.budget, data.pool, recipe=recipe, seed=seed, progress=False)
+            row |= dict(once=round(time.time() - start, 1), budget=p.budget, aside=p.texts, changed=p.changed, upper=p.upper,
+                tried=' '.join(f'{o.budget:g}:{o.changed}' for o in p.tried))
+            for k, texts in data.checks.items():
+                c, n = changed_of(dense, small, texts)
+                row |= dict(zip((f'{k}: {o}' for o in ('changed', 'texts', 'low', 'high')), (c, n, *interval(c, n))))
+        append(file, row)
+        print(row, flush=True)
+
+def level(dense, data, recipe, file, n=2000, repeats=200, budgets=(.9, .8, .7, .6, .5, .4, .3, .2)):
+    "Repeat the choice with random texts set aside, the answers of all budgets computed once."
+    from rank_bert.rank.bounds import clopper_pearson
+    texts, moved = data.others[:16_000], {}
+    batches = batches_of_texts(dense, texts)
+    before, kind = outputs_on(dense, batches)
+    for b in budgets:
+        small = compress(dense, b, data.pool, recipe=recipe, seed=0, progress=False)
+        moved[b] = changed_answers(before, outputs_on(small, batches)[0], kind)
+        print(b, moved[b].mean(), flush=True)
+    rows, rng = [], np.random.default_rng(0)
+    for share in (.01, .02, .05):
+        for repeat in range(repeats):
+            at, chosen = rng.choice(len(texts), n, replace=False), None
+            for b in budgets:
+                if clopper_pearson(moved[b][at].sum(), n) > share: break
+                chosen = b
+            others = np.setdiff1d(np.arange(len(texts)), at)
+            rows.append(dict(max_changed=share, repeat=repeat, budget=chosen,
+                real=moved[chosen].mean() if chosen else 0., others=moved[chosen][others].mean() if chosen else 0.))
+    pd.DataFrame(rows).to_csv(file, index=False)
+
+@call_parse
+def main(
+    model:str, # Folder or name of a pretrained encoder
+    source:str, # Folder with the GLUE tasks
+    tasks:str='sst2,mrpc,rte', # With commas
+    seeds:str='0', # With commas
+    shares:str='0.01,0.02,0.05', # Promises, with commas
+    recipe:str='kronecker+refit',
+    epochs:int=3,
+    place:str='runs/promise', # Where the fine-tuned models are
+    out:str='experiments/promise.csv',
+    level_out:str='experiments/promise_level.csv',
+    level_only:bool=False, # Measure the level instead
+):
+    "Measure what promises give."
+    torch.set_num_threads(1)
+    for seed in map(int, seeds.split(',')):
+        for task in tasks.split(','):
+            data = Data(task, source, seed)
+            dense = tuned(data, task, model, seed, epochs, Path(place))
+            if level_only: level(dense, data, recipe, Path(level_out))
+            else: promises(dense, data, task, seed, recipe, [*map(float, shares.split(','))], Path(out))
