@@ -12,7 +12,7 @@ import re, warnings
 from functools import partial
 import numpy as np, pandas as pd
 from fastcore.basics import patch
-from .tables import check_texts, row_place, table_column
+from .tables import check_texts, is_empty, name_first, row_place, table_column
 
 # %% ../../nbs/data/labels.ipynb #92d67548
 def _label_vocab(labels):
@@ -65,15 +65,21 @@ def _encode_label_lists(labels, vocab, place=lambda i: f'label[{i}]'):
             res[i, ids[o]] = 1
     return res
 
+# %% ../../nbs/data/labels.ipynb #e5e28256
+def _check_given(labels, place):
+    "Raise `ValueError` if a row has no label; say how many have none, and name the first three."
+    if not (empty := [i for i, o in enumerate(labels) if is_empty(o)]): return
+    more = f', and {len(empty):,} of {len(labels):,} rows have none ({name_first([*map(place, empty)])})'
+    raise ValueError(f'{place(empty[0])} is {labels[empty[0]]!r}: every row needs a label{more if empty[1:] else ""}: '
+                     'write it, or leave such rows out with drop_empty (--drop-empty)')
+
 # %% ../../nbs/data/labels.ipynb #65f1be0f
 def _find_classes(labels, regression=None, where='train label', place=lambda i: f'train label[{i}]'):
     "Name the classes of a training set, in order; None for scores."
     if _is_multi_label(labels) and not regression:
         if not any(map(len, labels)): raise ValueError(f'no row has a {where}')
         return _label_vocab(o for row in labels for o in row)
-    for i, o in enumerate(labels):
-        if pd.api.types.is_scalar(o) and (pd.isna(o) or o == ''):
-            raise ValueError(f'{place(i)} is {o!r}: every row needs a label')
+    _check_given(labels, place)
     if _is_regression(labels) if regression is None else regression: return None
     names, alike = _label_vocab(labels), {}
     if len(names) < 2: raise ValueError(f'every {where} is {names[0]!r}: a classifier needs two classes')
@@ -144,7 +150,9 @@ def encode(self:Labels, table, split='train'):
     labels, place = self.read(table, split), partial(row_place, table, split, self.col)
     if not self.several:
         unlabelled = self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels)
-        return None if unlabelled else _encode_labels(labels, self.vocab, place)
+        if unlabelled: return None
+        _check_given(labels, place)
+        return _encode_labels(labels, self.vocab, place)
     if not _is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
     if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
     return _encode_label_lists(labels, self.vocab, place)

@@ -21,7 +21,8 @@ from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count
 from .labels import Labels
-from .tables import draw_rows, find_text_cols, read_data, split_data, table_column
+from .tables import (check_text_cols, draw_rows, find_text_cols, read_data, split_data, table_column,
+                                   warn_empty_texts)
 from .tokens import TextItems, TokenizedTexts, split_pairs, tokenize_cached
 
 # %% ../../nbs/data/loaders.ipynb #01191e55
@@ -192,6 +193,7 @@ def _make_items(table, tokenizer, text_cols, labels, split, max_length, **kwargs
     "Tokenise a table into items."
     if not len(table): raise ValueError(f'{split} has no rows')
     texts, names = [table_column(table, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
+    warn_empty_texts(table, text_cols, split)
     tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
     return TextItems(tokens, labels.encode(table, split), tokenizer, labels.vocab, text_cols, max_length)
 
@@ -219,8 +221,7 @@ def text_dls(
     check_count(bs, 'bs'); check_count(seed, 'seed', 0)
     check_count(n_train, 'n_train', none=True); check_count(val_bs, 'val_bs', none=True)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
-    text_cols = find_text_cols(train, label_col) if text_cols is None else listify(text_cols)
-    if len(text_cols) not in (1, 2): raise ValueError(f'text_cols is {text_cols}, which is not one or two columns')
+    text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col)
     labels = Labels(train, label_col, label_sep, vocab, regression)
     splits = dict(train=draw_rows(train, n_train, seed), **valids)
     items = [_make_items(t, tokenizer, text_cols, labels, split, max_length, **kwargs) for split, t in splits.items()]

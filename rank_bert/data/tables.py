@@ -6,7 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'read_csv', 'as_table', 'read_file', 'load_saved', 'read_data',
-           'check_texts', 'table_column', 'row_place', 'find_text_cols', 'draw_rows', 'split_data']
+           'check_texts', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols', 'is_empty', 'name_first',
+           'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
@@ -110,6 +111,8 @@ def as_table(
     cols = {k: [None if o is pd.NA else o for o in v] for k, v in cols.items()}
     res = pd.DataFrame(cols, dtype=object)
     res.attrs['classes'] = classes
+    if isinstance(data, pd.DataFrame) and data.attrs.keys() & {'file', 'classes'}: # a table that we read before
+        res.index, res.attrs = data.index, res.attrs | data.attrs
     return res
 
 # %% ../../nbs/data/tables.ipynb #bd21c964
@@ -271,6 +274,57 @@ def find_text_cols(
     if len(names) == 2: warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: '
                                       'give text_cols, these two or the one that is the text')
     return names
+
+# %% ../../nbs/data/tables.ipynb #861486e4
+def check_text_cols(
+    text_cols:str|list, # What the caller passed
+    label_col:str|list, # Column or columns with the labels
+)->list[str]: # One or two names
+    "Raise `ValueError` unless `text_cols` is one column or two, none of them twice or with labels."
+    names, labels = listify(text_cols), listify(label_col)
+    if len(names) not in (1, 2): raise ValueError(f'text_cols is {names}, which is not one or two columns')
+    if len(set(names)) < len(names): raise ValueError(f'text_cols names {names[0]!r} twice: give one column, or two')
+    if odd := [o for o in names if o in labels]:
+        raise ValueError(f'text_cols names {odd[0]!r}, the column of the labels: give the column of the texts, '
+                         'or another label_col')
+    return names
+
+# %% ../../nbs/data/tables.ipynb #4e80a07e
+def is_empty(
+    value, # Label or text
+)->bool: # Is it None, NaN or an empty string?
+    "Tell whether a cell holds nothing."
+    return pd.api.types.is_scalar(value) and bool(pd.isna(value) or value == '')
+
+def name_first(
+    places, # Names of cells
+)->str:
+    "Name the first three."
+    return ', '.join(places[:3]) + (f' and {len(places) - 3:,} more' if len(places) > 3 else '')
+
+def drop_empty(
+    data, # As for `read_data`
+    label_col:str|list='label', # Column or columns with the labels
+)->dict: # Split name -> table
+    "Read tables, and leave out the rows without a label, with a warning that counts them."
+    res = read_data(data)
+    for split, t in res.items():
+        empty = np.any([[is_empty(o) for o in table_column(t, c, split)] for c in listify(label_col)], axis=0)
+        if not empty.any(): continue
+        places = [row_place(t, split, label_col, i) for i in np.flatnonzero(empty)]
+        warnings.warn(f'{len(places):,} of {len(t):,} rows have no label and are left out: {name_first(places)}')
+        res[split] = t[~empty]
+    return res
+
+def warn_empty_texts(
+    table:pd.DataFrame, # From `read_data`
+    text_cols:list, # Columns of the texts
+    split:str='train', # What to call the table, if it comes from no file
+):
+    "Warn of texts that are empty, or nothing but white space."
+    places = [row_place(table, split, c, i) for c in text_cols for i, o in enumerate(table_column(table, c, split))
+              if isinstance(o, str) and not o.strip()]
+    if places: warnings.warn(f'{len(places):,} of {len(table)*len(text_cols):,} texts are empty: {name_first(places)}')
 
 # %% ../../nbs/data/tables.ipynb #5700324b
 def draw_rows(
