@@ -41,13 +41,6 @@ def _rectangular_attention(module, query, key, value, mask, **kwargs):
 
 _ATTENTION = 'without_padding'
 
-def _register_attention():
-    "Make the attention function known to transformers."
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-    AttentionInterface.register(_ATTENTION, _rectangular_attention)
-    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
-
 # %% ../../nbs/deploy/pytorch.ipynb #06b868ac
 def _blocks_of(enc):
     "Find the module that runs the blocks of an encoder; raise `ValueError` if its attention cannot be replaced."
@@ -91,9 +84,12 @@ def without_padding(
     model:nn.Module, # A transformers model, or any module that contains one
 ):
     "Compute the linear layers of an encoder for real tokens only."
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
     enc = encoder_of(model)
     blocks, before = _blocks_of(enc), enc.config._attn_implementation
-    _register_attention()
+    AttentionInterface.register(_ATTENTION, _rectangular_attention)
+    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
     handles = [blocks.register_forward_pre_hook(_leave_out, with_kwargs=True),
                blocks.register_forward_hook(_bring_back),
                enc.base_model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]

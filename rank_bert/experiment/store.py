@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'LAYER', 'GROUP', 'BUSY', 'SCHEMA', 'COLUMNS', 'TIMES', 'dense_run', 'short_names', 'settings_hash',
-           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'duration_text', 'Field', 'heading',
-           'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store', 'read_outputs',
-           'differences', 'to_table', 'summarize', 'summary_text']
+           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'ms_text',
+           'duration_text', 'Field', 'heading', 'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions',
+           'Store', 'read_outputs', 'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, os, re, warnings, zipfile, zlib
@@ -108,12 +108,16 @@ def percent_text(
     "Write a fraction as one would say it."
     return f'{100*x:.1f} %'
 
-def _count_text(x):
+def count_text(
+    x:float, # Any count
+)->str: # In thousands (k) or millions (M) where it is large
     "Write a count as one would say it."
     return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
 
 # %% ../../nbs/experiment/store.ipynb #sch00003
-def _ms_text(x):
+def ms_text(
+    x:float, # Milliseconds
+)->str: # In milliseconds, with three digits where it is short
     "Write a latency as one would say it."
     return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
 
@@ -166,14 +170,14 @@ SCHEMA = dict(
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
     seeds=Field.over_seeds('score', 'count', write=_G), steps=Field(write=_G),
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
-    encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=_count_text, title='encoder weights'),
-    total_params=Field(check_count, mean=('total_params', 'mean'), write=_count_text, title='all parameters'),
+    encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=count_text, title='encoder weights'),
+    total_params=Field(check_count, mean=('total_params', 'mean'), write=count_text, title='all parameters'),
     bytes=Field(check_count, optional=True, write=_G),
-    flops_per_token=Field(check_count, write=_count_text, title='FLOPs a token'),
+    flops_per_token=Field(check_count, write=count_text, title='FLOPs a token'),
     flops=Field.over_seeds('flops', 'mean', write=percent_text, title='FLOPs'),
-    latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=_ms_text, title='latency'),
+    latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=ms_text, title='latency'),
     latency_low=Field.over_seeds('latency_ms', 'min'), latency_high=Field.over_seeds('latency_ms', 'max'),
-    latency_spread=Field(column=False, write=lambda x: f'± {_ms_text(x)}', title='spread of latency'),
+    latency_spread=Field(column=False, write=lambda x: f'± {ms_text(x)}', title='spread of latency'),
     latency_iqr_ms=Field(_TIME, optional=True, write=_G), latency_dense_ms=Field(_TIME, optional=True, write=_G),
     latency_load=Field(_TIME, optional=True, write='{:.2f} CPUs'.format, title='load of others'),
     latency_busy=Field(), busy=Field.over_seeds('busy', 'any', title='machine'),

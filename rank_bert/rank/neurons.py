@@ -25,8 +25,6 @@ def _damped_inverse(c):
     "Invert a covariance."
     return torch.cholesky_inverse(damped_root(c, 1e-4))
 
-
-
 # %% ../../nbs/rank/neurons.ipynb #0neuro35
 def _cheapest(now, inverse, n):
     "Choose `n` columns of `now` to remove one after the other; return them and by how much the loss grows."
