@@ -9,7 +9,7 @@ __all__ = ['Exported']
 
 # %% ../../nbs/deploy/parts.ipynb #24dpa003
 import copy, tempfile
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
