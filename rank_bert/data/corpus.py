@@ -118,7 +118,6 @@ def _word_heads(encoding):
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
-    progress:bool=None, # Show a progress bar? None: if there are more than 20,000 paragraphs
 )->Corpus:
     "Tokenise documents."
     if not getattr(tokenizer, 'is_fast', False):
@@ -127,8 +126,7 @@ def tokenize_corpus(
         if getattr(tokenizer, k) is None:
             raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
     texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
-    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False,
-                  disable=len(texts) <= 20_000 if progress is None else not progress):
+    for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
         ids.append(np.fromiter((x for o in out['input_ids'] for x in o), np.int32))
         heads.append(np.fromiter((x for o in out.encodings for x in _word_heads(o)), bool))
@@ -173,15 +171,9 @@ def _row_bounds(bounds, width):
 
 # %% ../../nbs/data/corpus.ipynb #25c8fb5b
 class MaskedTexts(TokenizedTexts):
-    "Rows of tokens, some of which are to be hidden."
+    "Rows of tokens, some of which are to be hidden; `words` has the number of the word of each, -1 for special ones."
     vocab = None
-    def __init__(self,
-        ids:np.ndarray, # All ids, special ones included
-        starts:np.ndarray, # Where each row begins, and at the end `len(ids)`
-        words:np.ndarray, # Number of the word of each token, -1 for special tokens
-        tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
-        max_length:int=128, # Most tokens of a row
-    ):
+    def __init__(self, ids, starts, words, tokenizer, max_length=128):
         super().__init__(ids, starts)
         store_attr('words,tokenizer,max_length')
 
@@ -209,12 +201,8 @@ SHARES = dict(mask=0.8, random=0.1) # the rest stays as it is
 
 # %% ../../nbs/data/corpus.ipynb #f3a68c15
 @patch
-def mask(self:MaskedTexts,
-    rng:np.random.Generator, # Source of randomness
-    p:float=0.15, # Fraction of the tokens to hide
-    whole_word:bool=False, # Hide all tokens of a word, or none?
-)->tuple: # Ids of all rows with some hidden, and the places of these in ascending order
-    "Hide tokens in every row."
+def mask(self:MaskedTexts, rng, p=0.15, whole_word=False):
+    "Hide a fraction `p` of the tokens of all rows: ids with some hidden, and the places of these in ascending order."
     if whole_word: u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words]
     else: u = rng.random(len(self.ids), np.float32)
     where = np.flatnonzero((self.words >= 0) & (u < p))
@@ -271,10 +259,8 @@ def draw(self:MaskedDL, number):
 
 # %% ../../nbs/data/corpus.ipynb #a8ed32b7
 @patch
-def batch_at(self:MaskedDL,
-    step:int, # Number of the batch since training began
-)->tuple: # Inputs, and labels of the hidden tokens
-    "Make the batch of a step."
+def batch_at(self:MaskedDL, step):
+    "Make the batch of a step since training began: inputs, and labels of the hidden tokens."
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
     d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]

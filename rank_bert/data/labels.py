@@ -127,11 +127,8 @@ class Labels:
 
 # %% ../../nbs/data/labels.ipynb #fd6dd920
 @patch
-def read(self:Labels,
-    table:pd.DataFrame, # A split
-    split:str='train', # What to call it in an error
-)->list: # A class, a score or a list of labels for each row
-    "Read the labels of `table`."
+def read(self:Labels, table, split='train'):
+    "Read the labels of a split from its `table`: a class, a score or a list of labels for each row."
     if self.columns:
         flags = [[_read_flag(v, f'{split} {c}[{i}]') for i, v in enumerate(table_column(table, c, split))]
                  for c in self.col]
@@ -148,11 +145,8 @@ def read(self:Labels,
 
 # %% ../../nbs/data/labels.ipynb #5e9a3c11
 @patch
-def encode(self:Labels,
-    table:pd.DataFrame, # A split
-    split:str='train', # What to call it in an error
-)->np.ndarray|None: # int64 classes, float32 scores, or float32 rows of 0 and 1
-    "Turn the labels of `table` into numbers."
+def encode(self:Labels, table, split='train'):
+    "Turn the labels of a split into int64 classes, float32 scores or rows of 0 and 1; None where it has no labels."
     labels, place = self.read(table, split), partial(row_place, table, split, self.col)
     if not self.several:
         unlabelled = self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels)

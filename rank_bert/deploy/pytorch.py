@@ -48,7 +48,7 @@ def _register_attention():
     AttentionInterface.register(_ATTENTION, _rectangular_attention)
     AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
 
-# %% ../../nbs/deploy/pytorch.ipynb #dp000011
+# %% ../../nbs/deploy/pytorch.ipynb #06b868ac
 def _blocks_of(enc):
     "Find the module that runs the blocks of an encoder; raise `ValueError` if its attention cannot be replaced."
     names = linears(enc)[0].name.split('.')
@@ -59,6 +59,7 @@ def _blocks_of(enc):
     raise ValueError(f'{type(enc).__name__} (model type {enc.config.model_type!r}) computes attention in a way of its '
                      'own: sort its texts by length instead')
 
+# %% ../../nbs/deploy/pytorch.ipynb #5ef3c4f0
 def _leave_out(blocks, args, kwargs):
     "Leave the padding out of what the blocks get."
     bound = inspect.signature(blocks.forward).bind(*args, **kwargs)
@@ -70,6 +71,7 @@ def _leave_out(blocks, args, kwargs):
     bound.arguments['hidden_states'] = _to_tokens(x, p)[None]
     return bound.args, bound.kwargs
 
+# %% ../../nbs/deploy/pytorch.ipynb #dp000011
 def _bring_back(blocks, args, out):
     "Bring the padding back into what the blocks give."
     if (p := _PADDING.get()) is None: return out
@@ -102,7 +104,7 @@ def without_padding(
         for h in handles: h.remove()
         _PADDING.set(None)
 
-# %% ../../nbs/deploy/pytorch.ipynb #dp000019
+# %% ../../nbs/deploy/pytorch.ipynb #4446a872
 class FirstToken(nn.Module):
     "A traced classifier that computes one token in its last layer."
     def __init__(self,
@@ -119,6 +121,7 @@ class FirstToken(nn.Module):
         fill = dict(attention_mask=torch.ones_like, token_type_ids=torch.zeros_like)
         return self.traced(*(fill[k](input_ids) if given[k] is None else given[k] for k in self.inputs))[0]
 
+# %% ../../nbs/deploy/pytorch.ipynb #dp000019
 def first_token_only(
     model:nn.Module, # A classifier, dense or factorised, or any module that contains one
 )->FirstToken: # Takes the tensors of a batch, and gives logits `(texts, labels)`

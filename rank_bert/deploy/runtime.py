@@ -103,7 +103,7 @@ def _onnx_engine(file, output, precision, threads):
 
 ENGINES['onnx'] = _onnx_engine
 
-# %% ../../nbs/deploy/runtime.ipynb #dr000020
+# %% ../../nbs/deploy/runtime.ipynb #69dd25a5
 _HALVES = dict(bf16=('BF16', 'bf16'), fp16=('FP16', 'f16')) # what a processor must be able to do, and OpenVINO's name
 
 def _openvino_check(core, model):
@@ -119,6 +119,7 @@ def _openvino_check(core, model):
             if found.max() >= n: raise IndexError(f'id {found.max()} is outside of a table of {n:,} rows')
     return check
 
+# %% ../../nbs/deploy/runtime.ipynb #dr000020
 def _openvino_engine(file, output, precision, threads):
     "Load a file into OpenVINO, with one infer request a thread."
     with needs_extra('openvino'): import openvino as ov
@@ -148,7 +149,7 @@ def _text_list(texts):
             if not isinstance(t, str): raise TypeError(f'texts[{i}] is {t!r:.60} ({type(t).__name__}), not a string')
     return texts
 
-# %% ../../nbs/deploy/runtime.ipynb #dr000025
+# %% ../../nbs/deploy/runtime.ipynb #1eb6c2d3
 _LENGTH_STEPS = dict(onnx=1, openvino=8)
 _PADS = dict(input_ids='pad_id', token_type_ids='pad_type_id')
 
@@ -157,6 +158,7 @@ def _tokenize(tokenizer, texts, m, at_once=64):
     parts = (tokenizer.encode_batch(texts[i:i+at_once]) for i in range(0, len(texts), at_once))
     return [np.array([getattr(e, INPUTS[k]) for k in m['inputs']], np.int32) for part in parts for e in part]
 
+# %% ../../nbs/deploy/runtime.ipynb #dr000025
 def _input_arrays(rows, m):
     "Make the inputs of the graph, padded to one length, from what `_tokenize` gave for the texts of a batch."
     longest, step = max(1, *(o.shape[1] for o in rows)), _LENGTH_STEPS[m['engine']]
@@ -189,7 +191,7 @@ def check_length(
     if length <= most: return length
     raise ValueError(f'{name} is {length:,}, and the model has positions for {most:,} tokens')
 
-# %% ../../nbs/deploy/runtime.ipynb #4e2cf50b
+# %% ../../nbs/deploy/runtime.ipynb #afbbb1a1
 def _check_parts(m, tokenizer, graph):
     "Compare the names, labels and ids of a manifest with the graph and the tokenizer; raise `ValueError`."
     if sorted(m['inputs']) != graph.inputs:
@@ -203,6 +205,7 @@ def _check_parts(m, tokenizer, graph):
         raise ValueError(f"'pad_id' is {m['pad_id']}, which is no token of tokenizer.json")
     check_count(m['max_length'], "'max_length'", tokenizer.num_special_tokens_to_add(True) + 2)
 
+# %% ../../nbs/deploy/runtime.ipynb #cbb5aac1
 def _check_config(folder, m, tokenizer):
     "Compare a manifest with config.json and tokenizer_config.json, where the folder has them; raise `ValueError`."
     config, own = (json_object(folder/k) if k in m['files'] else {} for k in ('config.json', 'tokenizer_config.json'))
@@ -216,6 +219,7 @@ def _check_config(folder, m, tokenizer):
         raise ValueError(f"'kind' is {m['kind']}, and the problem_type of config.json is {config['problem_type']}")
     check_length(config, m['max_length'], "'max_length'")
 
+# %% ../../nbs/deploy/runtime.ipynb #4e2cf50b
 def _check_run(m, tokenizer, graph):
     "Run a graph on the largest ids and the longest text, and count its outputs; raise `ValueError`."
     last, kinds = max(tokenizer.get_vocab().values()), [m['pad_type_id'], *tokenizer.encode('a', 'a').type_ids]

@@ -96,12 +96,9 @@ def family_of(
 
 # %% ../../nbs/models/anatomy.ipynb #86f4c3ce
 class HeadLinear(nn.Module):
-    "Stand in for a parameter (features, heads, size) with a linear layer."
+    "Stand in for a parameter (features, heads, size) with a linear layer, `back` from heads to features or forth."
     _is_hf_initialized = True # keeps transformers from initialising it again
-    def __init__(self,
-        param:nn.Parameter, # (features, heads, size)
-        back:bool, # From heads to features? From features to heads otherwise
-    ):
+    def __init__(self, param, back):
         super().__init__()
         self.heads, self.back, self.was = tuple(param.shape[1:]), back, (param,)
         self.linear = nn.Linear(*self._flat(param).shape[::-1], bias=False, device='meta')
@@ -258,6 +255,7 @@ def _self_attention_blocks(enc):
     return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
         m.attention_head_size) for n, m in found]
 
+# %% ../../nbs/models/anatomy.ipynb #7d7c8955
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
     optional:bool=False, # Return an empty list for other families?

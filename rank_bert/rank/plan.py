@@ -187,11 +187,6 @@ def plan_of(
 # %% ../../nbs/rank/plan.ipynb #1c436c2f
 METHOD = 'rank_bert'
 
-def _own_config(enc):
-    "Give a model copies of the configs that it may share with others."
-    memo = {} # modules that share a config go on sharing its copy
-    for m in enc.modules():
-        if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
 
 def used_twice(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -218,13 +213,14 @@ def record_plan(
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    enc, plan = encoder_of(model), plan_of(model)
+    enc, plan, memo = encoder_of(model), plan_of(model), {}
     sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
     tied = used_twice(enc) if plan or sizes else {}
     if tied or '_tied_weights_keys' in vars(enc):
         declare_tied(enc, {full_name(enc, b): full_name(enc, a) for b, a in tied.items()})
     if tied: sizes['tied'] = tied
-    _own_config(enc)
+    for m in enc.modules(): # other models may share its configs
+        if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
         if plan or sizes: cfg.quantization_config = dict(record)

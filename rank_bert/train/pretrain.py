@@ -28,13 +28,10 @@ from .resume import ResumeFit, machine_info, read_checkpoint
 
 # %% ../../nbs/train/pretrain.ipynb #7540a284
 class PretrainingLog(Callback):
-    "Keep a row of losses for each report, and show a progress bar over all steps."
+    "Keep a row of losses for each report, call `report` with it, and show a progress bar over all `steps`."
     order, run_valid = 65, False # after the recorder, before `ResumeFit` writes
-    def __init__(self,
-        steps:int=None, # Steps of the whole run
-        progress:bool=True, # Show a progress bar?
-        report=None, # Called with a dict at each report
-    ): self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
+    def __init__(self, steps=None, progress=True, report=None):
+        self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
     def state_dict(self): return dict(rows=self.rows, seconds=self.seconds)
     def load_state_dict(self, state): self.rows, self.seconds = state['rows'], state['seconds']
     def before_fit(self):
