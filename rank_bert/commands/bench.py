@@ -27,7 +27,7 @@ from ..rank.compress import compress
 from ..rank.decomposed import Decomposed, flops_per_token
 from ..rank.refit import refit
 from ..rank.decompose import factorise
-from ..rank.layers import LowRankLinear, replace
+from ..rank.layers import LowRankLinear, replace_layers
 from ..settings import Fit, Latency, Rows, flat
 from ..train.glue_learner import glue_learner
 
@@ -190,8 +190,8 @@ def _random_factors(model, budget, multiple_of=1, cost='params'):
     cost = measure_latency(shapes.values()) if cost == 'latency' else cost
     plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform',
         multiple_of=multiple_of, cost=cost)
-    for l in linears(new):
-        if plan[l.name] is not None: replace(encoder_of(new), l.module, LowRankLinear(*l.shape[::-1], plan[l.name]))
+    ranks = {l: plan[l.name] for l in linears(new) if plan[l.name] is not None}
+    replace_layers(encoder_of(new), {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
     return new.eval()
 
 def random_models(

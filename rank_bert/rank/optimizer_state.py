@@ -12,7 +12,7 @@ __all__ = ['MEANS', 'SQUARES', 'BASES', 'STATE_CHOICES', 'FACTOR_INITS', 'factor
 import torch
 from torch import nn
 from ..models.anatomy import encoder_of, linears
-from .layers import LowRankLinear, replace
+from .layers import LowRankLinear, replace_layers
 from .plan import record_plan
 from .project import check_own_weights, ranks_for
 from .registry import Registry
@@ -142,7 +142,7 @@ def factorise(
     for l in layers:
         new = make(l.module, ranks[l.name])
         new.up.bias = l.module.bias
-        replace(enc, l.module, new)
+        replace_layers(enc, {l.module: new})
         if opt is not None: _hand_over(opt, l.module.weight, new.up.weight, new.down.weight)
     record_plan(enc)
     return model
