@@ -11,7 +11,7 @@ __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'Attention', 'FeedForwar
 
 # %% ../../nbs/models/anatomy.ipynb #555149f8
 import inspect, re, warnings
-from collections import namedtuple
+from collections import Counter, namedtuple
 from contextlib import contextmanager
 from threading import Lock
 import torch, torch.nn as nn
@@ -238,10 +238,11 @@ def linear_uses(
 )->dict: # Name of the linear layer -> times a token passes through it
     "Count the passes of a token through every linear layer."
     enc, fam = encoder_of(model), family_of(model)
+    names = Counter(m for _, m in enc.named_modules(remove_duplicate=False))
     def times(l):
         if l.role.startswith('position'): return 0 if fam.batch_first else 2
         return fam.uses(enc.config, *_block_and_role(fam, l.name)[0]) if fam.uses else 1
-    return {l.name: times(l) for l in linears(model)}
+    return {l.name: times(l)*max(1, names[l.module]) for l in linears(model)}
 
 # %% ../../nbs/models/anatomy.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')

@@ -68,12 +68,6 @@ def results(self:PretrainingLog, learn):
         vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model), steps=last['step'],
         seconds_training=round(self.seconds, 2))
 
-# %% ../../nbs/train/pretrain.ipynb #ac4caf5e
-def _report_steps(steps, every):
-    "List the steps at which to report, as evenly as possible; the last one is `steps`."
-    n = max(1, round(steps/every))
-    return [round(steps*(i + 1)/n) for i in range(n)]
-
 # %% ../../nbs/train/pretrain.ipynb #0a8559f2
 def _step_seconds(learn, n=8):
     "Time `n` steps of training, on a copy of the model."
@@ -152,7 +146,8 @@ def pretrain(
                     text=_text_fingerprint(dls))
     del settings['cbs']
     if not resume: file.unlink(missing_ok=True)
-    dls.train.stops, log = _report_steps(steps, every), PretrainingLog(steps, progress, report)
+    n, log = max(1, round(steps/every)), PretrainingLog(steps, progress, report)
+    dls.train.stops = [round(steps*(i + 1)/n) for i in range(n)] # reports, as evenly as possible
     with learn.no_bar(), learn.no_logging():
         learn.fit_warmup(len(dls.train.stops), cbs=[log, ResumeFit(file, resume, settings)])
     results = log.results(learn) | dict(seconds=round(time.perf_counter() - began, 2), settings=settings,
