@@ -13,7 +13,7 @@ from pathlib import Path
 from .rows import recorded_rows, validation_items
 from ..models.folder import model_config
 from .shell import command, load_tokenizer, out_folder, say, text_items, texts_per_row
-from ..settings import Fraction, Latency, Output, Positive, Rows, one_of
+from ..settings import Fraction, Latency, Output, Positive, Rows, one_of, option
 
 # %% ../../nbs/commands/export.ipynb #ce000006
 def texts_to_compare(
@@ -43,7 +43,10 @@ def export(
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
-    model_config(folder)
+    config = model_config(folder)
+    from rank_bert.deploy.runtime import check_length # imports NumPy and tokenizers
+    for o in ('max_length', 'latency_length'):
+        check_length(config, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
     if vocabulary == 'seen' and not rows.texts:
         raise ValueError('--vocabulary seen drops words that do not occur: '
                          'pass --texts with a file of all that you have')

@@ -23,9 +23,10 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from .runtime import ENGINES, Predictor, write_manifest
+from .runtime import ENGINES, Predictor, check_length, write_manifest
 from .vocabulary import keep_seen_words
 from ..io import check_new, json_object, json_text, needs_extra, new_folder
+from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..models.sizes import encoder_params, parameter_parts
@@ -80,6 +81,7 @@ def _open_source(model, tokenizer, max_length):
     length = max_length or source.max_length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, 'max_length', least, tokenizer.model_max_length)
+    check_length(encoder_of(source.model).config.to_dict(), length, 'max_length')
     return source._replace(tokenizer=tokenizer, max_length=length, whole=source.model)
 
 def _drop_unseen(source, texts):
@@ -272,6 +274,7 @@ def export(
     if folder is None: raise ValueError('pass the folder to write')
     out, candidates = check_new(Path(folder).expanduser(), overwrite), _candidates(to, precision)
     source = _open_source(model, tokenizer, max_length)
+    check_length(encoder_of(source.model).config.to_dict(), length, 'length')
     if vocabulary == 'seen': source, texts = _drop_unseen(source, texts), list(texts)[:256]
     graph, measured, best = TextGraph(source.model, source.tokenizer.model_input_names), {}, candidates[0]
     with tempfile.TemporaryDirectory() as d:
