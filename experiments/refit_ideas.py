@@ -14,7 +14,7 @@ from rank_bert.data.loaders import text_dls
 from rank_bert.models.anatomy import encoder_of, feed_forwards, linears
 from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
-from rank_bert.rank.batches import DIVERGENCES, frozen, longest_sentences, packs_for, prediction_of
+from rank_bert.rank.batches import DIVERGENCES, choose_texts, frozen, packs_for, prediction_of
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
 from rank_bert.rank.compress import compress, start_recipe
 from rank_bert.rank.recipe import apply_recipe, dense_size, parse
@@ -39,7 +39,7 @@ class Bench:
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
         self.folder, self.task, self.source, self.among = folder, task, source, among
         set_seed(seed)
-        self.batches = longest_sentences(self.learn.dls.train.new(), n, among)
+        self.batches = choose_texts(self.learn.dls.train.new(), n, 'longest', among=among)
         self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
         self.wanted = self.logits(self.model)
         self.calibration = calibrate(self.model, self.batches, n, progress=False)

@@ -27,6 +27,7 @@ from .rank.decompose import DECOMPOSITIONS, decompose
 from .rank.allocate import ALLOCATORS, allocate
 from .rank.batches import loss_increase
 from .rank.compress import compress
+from .rank.recipe import parse, part, part_table
 from .rank.decomposed import Decomposed, flops_per_token, smallest_plan
 from .rank.embedding import compress_embedding
 from .rank.refit import refit

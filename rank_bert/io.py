@@ -94,6 +94,10 @@ def check_new(
     if folder and path.is_file():
         raise FileExistsError(f'{path} is a file, not a folder: choose another place, or remove it yourself')
     if not folder and path.is_dir(): raise IsADirectoryError(f'{path} is a folder: give the name of a file')
+    missing = [o for o in path.resolve().parents if not o.exists()]
+    if not folder and missing and missing[-1].parent.parent == missing[-1].parent:
+        raise FileNotFoundError(f'cannot write {path}: there is no folder {missing[-1]}, and we make none at the top '
+                                'of a disk')
     taken = path.is_file() or (path.is_dir() and any(path.iterdir()))
     if taken and not overwrite:
         raise FileExistsError(f'{path} already exists: choose another place, remove it, or overwrite it (--overwrite)')

@@ -6,8 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 
 # %% auto #0
 __all__ = ['WAITING', 'MOVED', 'lock', 'write_card', 'same', 'Finder', 'after_import', 'Later', 'enter_quantizer',
-           'enter_model_types', 'enter_pooled', 'after_saving', 'add_step', 'announce_parts', 'announce_costs',
-           'MovedLoader', 'moved_names']
+           'enter_model_types', 'enter_pooled', 'after_saving', 'announce_parts', 'announce_costs', 'MovedLoader']
 
 # %% ../nbs/register.ipynb #10reg003
 import inspect, sys, warnings
@@ -95,20 +94,15 @@ def after_saving(
     setattr(cls, name, _save)
 
 # %% ../nbs/register.ipynb #10reg022
-def add_step(
-    module:str, # Full name of a module
-    names:tuple, # Its classes
-    method:str, # Their method that saves
-    then, # Called with the object and the folder
-):
+def _add_step(module, names, method, then):
     "Add a step to a method of classes that have yet to be imported; it waits until something can be factorised."
     step = lambda o, folder: then(o, folder) if 'rank_bert.rank.plan' in sys.modules else None
     after_import(module, lambda: [after_saving(getattr(sys.modules[module], k), method, step) for k in names])
 
 lock, write_card = Later('rank_bert.rank.hf', 'lock'), Later('rank_bert.rank.card', 'write_card')
-add_step('transformers.configuration_utils', ('PretrainedConfig',), 'save_pretrained', lock)
-add_step('transformers.modeling_utils', ('PreTrainedModel',), 'save_pretrained', lambda o, folder: write_card(folder, o))
-add_step('sentence_transformers', ('CrossEncoder', 'SentenceTransformer'), 'save', lambda o, folder: write_card(folder, o))
+_add_step('transformers.configuration_utils', ('PretrainedConfig',), 'save_pretrained', lock)
+_add_step('transformers.modeling_utils', ('PreTrainedModel',), 'save_pretrained', lambda o, d: write_card(d, o))
+_add_step('sentence_transformers', ('CrossEncoder', 'SentenceTransformer'), 'save', lambda o, d: write_card(d, o))
 
 # %% ../nbs/register.ipynb #24reg002
 def announce_parts():
@@ -144,11 +138,7 @@ class MovedLoader:
         sys.modules[old] = import_module(new)
 
 # %% ../nbs/register.ipynb #369d7a43
-def moved_names(
-    old:str, # Full name of the module that had them
-    new:str, # Full name of the module that has them now
-    names:dict, # Name there -> name here
-):
+def _moved_names(old, new, names):
     "Let names be imported from where they were, with a `DeprecationWarning`."
     def find(k):
         if k not in names: raise AttributeError(f'module {old!r} has no attribute {k!r}')
@@ -158,8 +148,8 @@ def moved_names(
     after_import(old, lambda: setattr(sys.modules[old], '__getattr__', find))
 
 same = lambda names: {k: k for k in names.split()}
-moved_names('rank_bert.train.penalty', 'rank_bert.rank.project', same('nuclear_norm soft_threshold'))
-moved_names('rank_bert.train.projection', 'rank_bert.rank.project',
+_moved_names('rank_bert.train.penalty', 'rank_bert.rank.project', same('nuclear_norm soft_threshold'))
+_moved_names('rank_bert.train.projection', 'rank_bert.rank.project',
     same('Projected PROJECTION_NORMS projection_norm project_rank moment_about_zero'))
-moved_names('rank_bert.train.switch', 'rank_bert.rank.optimizer_state',
+_moved_names('rank_bert.train.switch', 'rank_bert.rank.optimizer_state',
     same('FACTOR_INITS factor_init') | dict(start_factorised='factorise'))

@@ -219,6 +219,7 @@ class Rows(Settings):
     label_col:text_as('COLUMN')=None # Column of its labels (default: as in training, or label)
     valid:Arg(str, _check_valid, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
+    drop_empty:bool=False # Leave out the rows of a file without a label
     texts:text_as('FILE')=None # Or a file of texts without labels, one a line; a tab separates the parts of a pair
     n_train:Count=None # Learn from this many rows only
     max_length:Count=None # Longest input in tokens (default: as in training, or 128)
@@ -226,13 +227,16 @@ class Rows(Settings):
 
     def __post_init__(self):
         super().__post_init__()
-        about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression)
+        about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression,
+                     drop_empty=self.drop_empty)
         for k in (k for k, v in about.items() if v not in (None, False) and not self.data):
             raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
         for a, b in [('task', 'data'), ('task', 'texts'), ('data', 'texts')]:
             if getattr(self, a) and getattr(self, b): raise ValueError(f'pass {option(a)} or {option(b)}, not both')
         for k in (k for k in ('data', 'texts') if self.source and getattr(self, k)):
             raise ValueError(f'{option("source")} is for GLUE tasks: leave it out with {option(k)}')
+        if self.text_cols and len(set(self.text_cols)) < len(self.text_cols):
+            raise ValueError(f'{option("text_cols")} names a column twice: {",".join(self.text_cols)}')
         if self.data: self.data = existing(self.data)
         if self.valid is not None: self.valid = self._validation()
 

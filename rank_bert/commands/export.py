@@ -15,7 +15,7 @@ from .rows import recorded_rows, validation_items
 from ..models.folder import model_config
 from .shell import command, load_tokenizer, out_folder, saved_settings, say, text_items, texts_per_row
 from ..io import json_object
-from ..settings import Goal, Latency, Output, Positive, Rows, one_of, text_as
+from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
 
 # %% ../../nbs/commands/export.ipynb #ce000006
 def dense_of(
@@ -65,7 +65,10 @@ def export(
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
-    model_config(folder)
+    config = model_config(folder)
+    from rank_bert.deploy.runtime import check_length # imports NumPy and tokenizers
+    for o in ('max_length', 'latency_length'):
+        check_length(config, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
     if vocabulary == 'seen' and not rows.texts:
         raise ValueError('--vocabulary seen drops words that do not occur: '
                          'pass --texts with a file of all that you have')

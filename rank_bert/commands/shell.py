@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/commands/shell.html.md"""
 
 # %% auto #0
 __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
-           'one_line', 'if_interrupted', 'import_files', 'read_options', 'arg_parser', 'out_folder', 'is_classifier',
-           'label_names', 'task_for', 'labels_of', 'check_source', 'load_classifier', 'load_model', 'load_tokenizer',
-           'save_results', 'read_texts', 'text_items', 'saved_settings', 'texts_per_row', 'run_line']
+           'if_interrupted', 'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source', 'load_classifier',
+           'load_model', 'load_tokenizer', 'save_results', 'read_texts', 'text_items', 'saved_settings',
+           'texts_per_row', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
 import argparse, io, os, runpy, shlex, sys, tempfile, warnings
@@ -31,6 +31,7 @@ from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
+_closed = set() # names of the standard streams that were closed
 _silent = ContextVar('what not to print', default=()) # of 'json' and 'quiet'
 _given = ContextVar('arguments that the user wrote', default=())
 
@@ -49,7 +50,7 @@ def command(
         if not is_cli(res): return checked(*args, **kwargs)
         silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
         def run():
-            if own: import_files(own)
+            if own: _import_files(own)
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
@@ -102,10 +103,7 @@ def say_scores(
     "Print metrics, one `name: value` a line."
     for k, v in scores.items(): say(f'{k}: {v:.4f}', result=True)
 
-def one_line(
-    e, # An error or a warning, or its text
-    most:int=80, # Characters of a value
-)->str:
+def _one_line(e, most=80):
     "Write an error or a warning in one line, and cut what the user wrote where it is long."
     text = str(e) or type(e).__name__
     for o in (o for v in _given.get() for o in (v, v.partition('=')[2]) if len(o) > most):
@@ -126,7 +124,7 @@ def if_interrupted(
 def _stop(name, message, code, e=None):
     "Print an error and end the process."
     if e is not None and os.environ.get('RANK_BERT_DEBUG'): raise e
-    print(f'{name}: error: {one_line(message)}', file=sys.stderr)
+    print(f'{name}: error: {_one_line(message)}', file=sys.stderr)
     raise SystemExit(code) from None
 
 # %% ../../nbs/commands/shell.ipynb #0b34f765
@@ -134,7 +132,7 @@ def _stop(name, message, code, e=None):
 def _short_warnings(name):
     "Show warnings as one line each."
     def show(message, category, filename, lineno, file=None, line=None):
-        print(f'{name}: warning: {one_line(message)}', file=sys.stderr)
+        print(f'{name}: warning: {_one_line(message)}', file=sys.stderr)
     with warnings.catch_warnings():
         for o in (DeprecationWarning, PendingDeprecationWarning, FutureWarning): warnings.simplefilter('ignore', o)
         warnings.showwarning = show
@@ -152,6 +150,7 @@ def _run_in_shell(name, run):
     "Call `run`, and end the process with one line if it fails."
     for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items(): os.environ.setdefault(k, v)
     try:
+        if 'stdout' in _closed: raise OSError('stdout is closed: send what you do not want to read to /dev/null')
         with _short_warnings(name): res = run()
         if res is not None: say_json(res)
     except BrokenPipeError: # such as `| head`, which has read enough
@@ -169,20 +168,19 @@ class _Help(script._HelpFormatter):
         fill = super()._fill_text
         return '\n'.join(o if o.startswith('Example') else fill(o, width, indent) for o in lines)
 
-# %% ../../nbs/commands/shell.ipynb #285e9f66
+# %% ../../nbs/commands/shell.ipynb #24d02b04
 _SHARED = dict(json='Print one JSON object and nothing else', quiet='Print results only',
                config='YAML file with options, such as epochs: 3; what you write on the command line goes before')
 _SHARED['import'] = 'Python file with parts of recipes or methods of your own, or several with commas'
 
-def import_files(
-    names:str, # Paths of Python files, with commas
-):
+def _import_files(names):
     "Import Python files here and in the processes that this one starts."
     from rank_bert.io import import_own
     files = [existing(o) for o in several(str).check(names, '--import')]
     os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
     if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
 
+# %% ../../nbs/commands/shell.ipynb #285e9f66
 def _group_options(p, f):
     "Put the options of a parser into groups, one for each of its groups of settings, and say what they take."
     group = lambda v: next((o.__name__.lower() for o in ann_parts(v.annotation)[1] if isinstance(o, type)), 'options')
@@ -198,7 +196,7 @@ def _group_options(p, f):
     shared.title = 'for every command'
     p._action_groups.append(p._action_groups.pop(p._action_groups.index(shared)))
 
-# %% ../../nbs/commands/shell.ipynb #ce1aeb34
+# %% ../../nbs/commands/shell.ipynb #e2b825d3
 _NO_VALUE = 'an option takes one value, or a list of values on one level'
 
 def _yaml_value(events):
@@ -214,10 +212,8 @@ def _yaml_value(events):
         items.append(o.value)
     return ','.join(items if isinstance(e, yaml.SequenceStartEvent) else map('='.join, zip(*[iter(items)]*2)))
 
-def read_options(
-    file:str|Path, # YAML file
-    names, # Options that there are
-)->dict: # Name -> text, or None
+# %% ../../nbs/commands/shell.ipynb #ce1aeb34
+def _config_options(file, names):
     "Read the file of --config; raise `ValueError` for what is no option, or there twice."
     import yaml
     options, marks = {}, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
@@ -233,12 +229,12 @@ def read_options(
         raise ValueError('it must hold nothing but lines such as epochs: 3')
     return options
 
-# %% ../../nbs/commands/shell.ipynb #ce1aeb37
+# %% ../../nbs/commands/shell.ipynb #8325acbe
 def _option_texts(p, file):
     "Write the options of a file as they would stand on the command line."
     own = {a.dest: a for a in p._actions if a.help != argparse.SUPPRESS and a.dest not in ('help', 'version', 'config')}
     own, texts = {k: a for k, a in own.items() if a.option_strings or a.nargs == '?'}, []
-    for k, v in read_options(file, own).items():
+    for k, v in _config_options(file, own).items():
         if v is not None and not own[k].option_strings: p.set_defaults(**{k: v})
         elif v is None or own[k].nargs == 0 and v.lower() in ('false', 'no', 'off'): pass
         elif own[k].nargs != 0: texts.append(f'{own[k].option_strings[0]}={v}')
@@ -246,6 +242,7 @@ def _option_texts(p, file):
         else: raise ValueError(f'{k} must be true or false, got {shown(v)}')
     return texts
 
+# %% ../../nbs/commands/shell.ipynb #ce1aeb37
 def _parse_with_config(p, args=None, namespace=None):
     "Parse arguments, with the options in the file of --config before them."
     parse, args = partial(argparse.ArgumentParser.parse_args, p), list(sys.argv[1:] if args is None else args)
@@ -279,7 +276,9 @@ def arg_parser(
 def _open_streams():
     "Open the standard streams that are closed."
     for name, mode in dict(stdin='r', stdout='w', stderr='w').items():
-        if getattr(sys, name) is None: setattr(sys, name, open(os.devnull, mode))
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+            _closed.add(name)
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
     script.anno_parser = arg_parser
@@ -297,18 +296,14 @@ def out_folder(
     return check_new(out, overwrite)
 
 # %% ../../nbs/commands/shell.ipynb #e2ece132
-def is_classifier(
-    folder:str|Path, # Folder of a saved model
-)->bool: # Of sequences
+def _is_classifier(folder):
     "Tell a classifier from other models."
     return 'SequenceClassification' in str(model_config(folder).get('architectures'))
 
-def label_names(
-    folder:str|Path, # Folder of a saved classifier
-)->list: # In the order of the outputs
+def _label_names(folder):
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
-    if not is_classifier(folder):
+    if not _is_classifier(folder):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
     names = config.get('id2label')
@@ -321,7 +316,7 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = len(label_names(folder))
+    n = len(_label_names(folder))
     from rank_bert.data.glue import glue_task
     from rank_bert.models.base_models import GLUE_NUM_LABELS
     name = glue_task(task).name
@@ -333,7 +328,7 @@ def labels_of(
     folder:str|Path, # Folder of a saved classifier
 )->dict: # `vocab` and `regression` for `text_dls`
     "Find out how to read labels for a classifier."
-    names, kind = label_names(folder), model_config(folder).get('problem_type')
+    names, kind = _label_names(folder), model_config(folder).get('problem_type')
     if kind == 'regression' or kind is None and len(names) == 1: return dict(vocab=None, regression=True)
     unnamed = all(o.casefold().startswith('label_') for o in names)
     return dict(vocab=None if unnamed else names, regression=False)
@@ -358,7 +353,7 @@ def load_classifier(
     folder:str|Path, # Folder of a saved classifier, dense or factorised
 ): # `BertWrapper`, in evaluation mode
     "Load a classifier from its folder."
-    n = len(label_names(folder))
+    n = len(_label_names(folder))
     from rank_bert.models.base_models import BertWrapper, get_pretrained_model
     return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
 
@@ -367,7 +362,7 @@ def load_model(
     folder:str|Path, # Folder of a saved model, dense or factorised
 ): # A transformers model, with its classifier if it has one
     "Load a model from its folder."
-    if is_classifier(folder): return load_classifier(folder).model
+    if _is_classifier(folder): return load_classifier(folder).model
     from rank_bert.models.base_models import get_encoder
     return get_encoder(folder)
 
@@ -411,6 +406,7 @@ def read_texts(
     "Yield texts, and the lines of stdin instead of '-', which must be UTF-8 whatever the locale."
     for o in texts:
         if o != '-': yield o; continue
+        if 'stdin' in _closed: raise OSError('stdin is closed, and - reads from it: pass the texts, or < FILE')
         for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
             try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
             except UnicodeDecodeError as e:

@@ -9,6 +9,7 @@ __all__ = ['TokenizedTexts', 'tokenize_cached', 'TextItems', 'split_pairs', 'enc
 
 # %% ../../nbs/data/tokens.ipynb #93d7b6e1
 import hashlib, json, os, struct, zipfile, zlib
+from contextlib import suppress
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
 from fastcore.basics import patch, store_attr
@@ -71,13 +72,6 @@ def _tokens_key(tokenizer, texts, pairs=None, max_length=128):
     return h.hexdigest()[:32]
 
 # %% ../../nbs/data/tokens.ipynb #f9758b64
-def _save_tokens(tt, path):
-    "Write `tt` to `path` if possible; without disk space you only lose time."
-    types = {} if tt.types is None else dict(types=tt.types)
-    try:
-        with new_file(path) as f: np.savez(f, ids=tt.ids, starts=tt.starts, **types)
-    except OSError: pass
-
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError, ArithmeticError, RuntimeError,
             SyntaxError, struct.error, zipfile.BadZipFile, zlib.error) # what `zipfile` and NumPy raise
 
@@ -121,7 +115,8 @@ def tokenize_cached(
     path = Path(folder)/f'{_tokens_key(tokenizer, texts, pairs, max_length)}.npz'
     if (res := _load_tokens(path, len(texts), tokenizer, max_length)) is not None: return res
     res = TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
-    _save_tokens(res, path)
+    with suppress(OSError), new_file(path) as f: # without disk space you only lose time
+        np.savez(f, ids=res.ids, starts=res.starts, **({} if res.types is None else dict(types=res.types)))
     return res
 
 # %% ../../nbs/data/tokens.ipynb #fba9347a

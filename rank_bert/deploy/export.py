@@ -24,9 +24,10 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from .runtime import ENGINES, MANIFEST, Predictor, write_manifest
+from .runtime import ENGINES, MANIFEST, Predictor, check_length, write_manifest
 from .vocabulary import keep_seen_words
 from ..io import check_new, json_object, json_text, needs_extra, new_folder
+from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..models.sizes import encoder_params, parameter_parts
@@ -84,6 +85,7 @@ def _open_source(model, tokenizer, max_length):
     length = max_length or source.max_length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, 'max_length', least, tokenizer.model_max_length)
+    check_length(encoder_of(source.model).config.to_dict(), length, 'max_length')
     return source._replace(tokenizer=tokenizer, max_length=length, whole=source.model)
 
 def _drop_unseen(source, texts):
@@ -315,6 +317,7 @@ def export(
     if folder is None: raise ValueError('pass the folder to write')
     out, candidates = check_new(Path(folder).expanduser(), overwrite), _candidates(to, precision)
     source = _open_source(model, tokenizer, max_length)
+    check_length(encoder_of(source.model).config.to_dict(), length, 'length')
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if goal.max_changed and texts is None: raise ValueError('a promise needs texts set aside: pass them as texts')

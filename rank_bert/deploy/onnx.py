@@ -142,7 +142,7 @@ def int8_rows(
     scale = np.maximum(abs(w).max(axis, keepdims=True), 1e-30).astype(np.float32)/np.float32(127)
     return np.round(w/scale).astype(np.int8), scale
 
-# %% ../../nbs/deploy/onnx.ipynb #dx000022
+# %% ../../nbs/deploy/onnx.ipynb #f3ed408b
 def _int8_lookup(m, i, table):
     "Replace the Gather of number `i` by lookups of int8 rows and of their scales."
     from onnx import TensorProto, helper, numpy_helper
@@ -156,6 +156,7 @@ def _int8_lookup(m, i, table):
     for o in reversed(new): m.graph.node.insert(i, o)
     m.graph.initializer.remove(table)
 
+# %% ../../nbs/deploy/onnx.ipynb #dx000022
 def _int8_tables(m, least=256):
     "Round the embedding tables of at least `least` rows to int8."
     users = [k for n in m.graph.node for k in n.input]

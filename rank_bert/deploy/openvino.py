@@ -13,7 +13,7 @@ from pathlib import Path
 from .onnx import LEAST_INT8, int8_rows
 from ..io import needs_extra
 
-# %% ../../nbs/deploy/openvino.ipynb #do000008
+# %% ../../nbs/deploy/openvino.ipynb #2077a99f
 def _int8_input(node, least_rows=256):
     "Choose which input of a node to store in int8: the weights of a product, the large table of a lookup, or None."
     i = dict(MatMul=1, Gather=0).get(node.get_type_name())
@@ -22,6 +22,7 @@ def _int8_input(node, least_rows=256):
     large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= least_rows)
     return i if large and src.get_element_type().to_string() == 'f32' else None
 
+# %% ../../nbs/deploy/openvino.ipynb #do000008
 def _int8_constants(model):
     "Store the weights of products and the rows of large tables in int8."
     from openvino import opset13 as op

@@ -41,14 +41,7 @@ def _rectangular_attention(module, query, key, value, mask, **kwargs):
 
 _ATTENTION = 'without_padding'
 
-def _register_attention():
-    "Make the attention function known to transformers."
-    from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
-    AttentionInterface.register(_ATTENTION, _rectangular_attention)
-    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
-
-# %% ../../nbs/deploy/pytorch.ipynb #dp000011
+# %% ../../nbs/deploy/pytorch.ipynb #06b868ac
 def _blocks_of(enc):
     "Find the module that runs the blocks of an encoder; raise `ValueError` if its attention cannot be replaced."
     names = linears(enc)[0].name.split('.')
@@ -59,6 +52,7 @@ def _blocks_of(enc):
     raise ValueError(f'{type(enc).__name__} (model type {enc.config.model_type!r}) computes attention in a way of its '
                      'own: sort its texts by length instead')
 
+# %% ../../nbs/deploy/pytorch.ipynb #5ef3c4f0
 def _leave_out(blocks, args, kwargs):
     "Leave the padding out of what the blocks get."
     bound = inspect.signature(blocks.forward).bind(*args, **kwargs)
@@ -70,6 +64,7 @@ def _leave_out(blocks, args, kwargs):
     bound.arguments['hidden_states'] = _to_tokens(x, p)[None]
     return bound.args, bound.kwargs
 
+# %% ../../nbs/deploy/pytorch.ipynb #dp000011
 def _bring_back(blocks, args, out):
     "Bring the padding back into what the blocks give."
     if (p := _PADDING.get()) is None: return out
@@ -89,9 +84,12 @@ def without_padding(
     model:nn.Module, # A transformers model, or any module that contains one
 ):
     "Compute the linear layers of an encoder for real tokens only."
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
     enc = encoder_of(model)
     blocks, before = _blocks_of(enc), enc.config._attn_implementation
-    _register_attention()
+    AttentionInterface.register(_ATTENTION, _rectangular_attention)
+    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
     handles = [blocks.register_forward_pre_hook(_leave_out, with_kwargs=True),
                blocks.register_forward_hook(_bring_back),
                enc.base_model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
@@ -102,7 +100,7 @@ def without_padding(
         for h in handles: h.remove()
         _PADDING.set(None)
 
-# %% ../../nbs/deploy/pytorch.ipynb #dp000019
+# %% ../../nbs/deploy/pytorch.ipynb #4446a872
 class FirstToken(nn.Module):
     "A traced classifier that computes one token in its last layer."
     def __init__(self,
@@ -119,6 +117,7 @@ class FirstToken(nn.Module):
         fill = dict(attention_mask=torch.ones_like, token_type_ids=torch.zeros_like)
         return self.traced(*(fill[k](input_ids) if given[k] is None else given[k] for k in self.inputs))[0]
 
+# %% ../../nbs/deploy/pytorch.ipynb #dp000019
 def first_token_only(
     model:nn.Module, # A classifier, dense or factorised, or any module that contains one
 )->FirstToken: # Takes the tensors of a batch, and gives logits `(texts, labels)`

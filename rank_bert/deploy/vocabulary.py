@@ -31,7 +31,7 @@ def _seen_ids(state, texts):
     special = {t['id'] for t in state['added_tokens']} | {model['vocab'][model['unk_token']]}
     return sorted(single.union(special, *(e.ids for e in tok.encode_batch(texts))))
 
-# %% ../../nbs/deploy/vocabulary.ipynb #vo000009
+# %% ../../nbs/deploy/vocabulary.ipynb #5ecd6d76
 def _renumber(state, kept):
     "Leave the tokens `kept` in the JSON of a tokenizer, numbered from 0."
     new, model, ends = {k: i for i, k in enumerate(kept)}, state['model'], state.get('post_processor') or {}
@@ -42,6 +42,7 @@ def _renumber(state, kept):
         if k in ends: ends[k] = [ends[k][0], new[ends[k][1]]] # BertProcessing
     return state
 
+# %% ../../nbs/deploy/vocabulary.ipynb #vo000009
 def _cut_tokenizer(tokenizer, state, kept):
     "Make the tokenizer with the tokens `kept`."
     with tempfile.TemporaryDirectory() as d:

@@ -9,104 +9,12 @@ __all__ = ['html_page']
 
 # %% ../../nbs/experiment/page.ipynb #0a9e0003
 import base64, hashlib
+from importlib.resources import files
 
 from fastcore import xml as H
 
 # %% ../../nbs/experiment/page.ipynb #44cb5cee
-_CSS = '''
-:root { color-scheme: light dark; --bg: #f6f7fa; --card: #ffffff; --ink: #1b2130; --soft: #5c6578;
-  --line: #e2e5ec; --accent: #2f6fdb;
-  --hue: 47, 111, 219; --span: .6; --warn-bg: #fff6e0; --warn: #7a5200; --warn-line: #edd9a3; }
-@media (prefers-color-scheme: dark) { :root { --bg: #12151c; --card: #1a1f29; --ink: #e6e9f0; --soft: #9aa4b8;
-  --line: #2c3341; --accent: #7aa8f5;
-  --hue: 70, 125, 225; --span: .8; --warn-bg: #2b2413; --warn: #ecca7b; --warn-line: #574823; } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--bg); color: var(--ink);
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif }
-main { max-width: 1200px; margin: 0 auto; padding: 2.2rem 1.2rem 4rem }
-h1 { font-size: 1.9rem; margin: 0; letter-spacing: -.02em } h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem }
-h3 { font-size: 1rem; margin: 0 0 .4rem }
-.soft { color: var(--soft); font-weight: 400 } p.soft { margin: .6rem 0 .8rem; font-size: .9rem }
-header p { margin: .5rem 0 0 } .lead { font-size: 1.35rem; line-height: 1.4; font-weight: 600 }
-ul.lead { font-weight: 400; font-size: 1.15rem; padding-left: 1.2rem; margin: .6rem 0 0 }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(8rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
-.facts div, article, details, .scroll, dl { background: var(--card); border: 1px solid var(--line);
-  border-radius: 10px }
-.facts div { padding: .7rem 1rem }
-.facts b { display: block; font-size: 1.35rem; line-height: 1.3; font-variant-numeric: tabular-nums }
-.facts span { color: var(--soft); font-size: .85rem }
-.warn { background: var(--warn-bg); color: var(--warn); border: 1px solid var(--warn-line); border-radius: 10px;
-  padding: .7rem 1rem .7rem 2.2rem; margin: 1rem 0 }
-.panels { display: grid; gap: 1rem } article { padding: 1rem 1.2rem }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem 2rem }
-.plots figure { margin: 0 } .plots figcaption { font-size: .95rem; font-weight: 600; margin-bottom: .3rem }
-.plots svg { display: block; width: 100%; height: auto; overflow: visible }
-article p { margin: .6rem 0 0; font-size: .92rem }
-.key { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; font-size: .9rem; color: var(--soft);
-  margin-bottom: .7rem }
-.key i { display: inline-block; width: 2rem; height: 0; vertical-align: middle; margin-right: .45rem }
-.key i.dash, .key i.dot { border-top: 2px dashed var(--soft) }
-.key i.dot { border-top-style: dotted }
-details { padding: .2rem 1.1rem; margin: .8rem 0 } details[open] { padding-bottom: 1rem }
-summary { cursor: pointer; font-weight: 600; padding: .55rem 0 }
-details .scroll { border: 0 }
-.heats { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem } .heat { margin: 0; overflow-x: auto }
-.heat figcaption { font-size: .9rem; font-weight: 600; margin-bottom: .3rem }
-.heat table { border-collapse: separate; border-spacing: 2px; font-size: .8rem; font-variant-numeric: tabular-nums }
-.heat th { font-weight: 400; color: var(--soft); padding: .1rem .35rem; vertical-align: bottom }
-.heat thead th { max-width: 4.6rem; line-height: 1.15 } .heat tbody th { vertical-align: middle }
-.heat td { min-width: 3.3rem; height: 1.9rem; text-align: center; border-radius: 4px;
-  background: rgba(var(--hue), calc(.06 + var(--span)*var(--s))) }
-.heat td.over { outline: 2px solid var(--warn); outline-offset: -2px }
-.scroll { overflow-x: auto }
-.scroll.wide::before { content: "More columns to the right: swipe or scroll"; position: sticky; left: 0; display: none;
-  padding: .4rem .9rem; font-size: .8rem; color: var(--soft) }
-.sortable { border-collapse: collapse; width: 100%; font-size: .86rem; font-variant-numeric: tabular-nums }
-.sortable th, .sortable td { padding: .42rem .4rem; text-align: left; white-space: nowrap;
-  border-bottom: 1px solid var(--line) }
-.sortable th { white-space: normal; hyphens: none; vertical-align: bottom; line-height: 1.25 }
-.sortable th:first-child, .sortable td:first-child { padding-left: .9rem }
-.sortable th:last-child, .sortable td:last-child { padding-right: .9rem }
-.sortable tbody tr:last-child td { border-bottom: 0 }
-.sortable tbody tr:hover { background: rgba(var(--hue), .07) } .sortable .n { text-align: right }
-.sortable button { all: unset; cursor: pointer; font-weight: 600; color: var(--soft) }
-.sortable button:hover, .sortable button:focus-visible { color: var(--accent) }
-.sortable th[aria-sort] button::after { content: " \\2191" }
-.sortable th[aria-sort=descending] button::after { content: " \\2193" }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.4rem; padding: .8rem 1.1rem; margin: 0;
-  font-size: .92rem } dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
-footer { color: var(--soft); font-size: .85rem; margin-top: 2.5rem }
-@media (max-width: 1180px) { .scroll.wide::before { display: block } }
-@media (max-width: 600px) { main { padding: 1.4rem .8rem 3rem } dl { grid-template-columns: 1fr }
-  dd { margin-bottom: .4rem } h1 { font-size: 1.5rem } .lead { font-size: 1.15rem } article { padding: .8rem }
-  .warn { font-size: .85rem } .plots svg text { font-size: 12px !important }
-  .facts { grid-template-columns: repeat(3, 1fr); gap: .4rem }
-  .facts div { padding: .4rem .6rem } .facts b { font-size: 1.1rem } .facts span { font-size: .75rem }
-  .heat table { font-size: .75rem } .heat td { min-width: 2.3rem } .heat th { padding: .1rem .15rem } }
-@media print { @page { margin: 14mm }
-  :root { color-scheme: light; --bg: #fff; --card: #fff; --ink: #000; --soft: #444; --line: #ccc; --warn: #553800;
-    --warn-bg: #fff }
-  main { max-width: none; padding: 0 } .facts, .warn, article, figure, tr, dl { break-inside: avoid }
-  h2, summary { break-after: avoid } details::details-content { content-visibility: visible; block-size: auto }
-  .plots { grid-template-columns: 1fr 1fr; gap: .6rem 1rem } .heats { gap: .5rem 1rem } .heat th { padding: 0 .1rem }
-  .heat table { font-size: 6.5pt } .heat td { min-width: 1.9rem; height: 1.2rem } .heat figcaption { font-size: 8pt }
-  .scroll, .heat { overflow: visible } .scroll.wide::before { display: none }
-  .sortable { font-size: 7pt } .sortable th, .sortable td { padding: .15rem .2rem; white-space: normal } }
-'''
-
-# %% ../../nbs/experiment/page.ipynb #8df3fd5f
-_JS = '''
-for (const table of document.querySelectorAll('table.sortable'))
-  for (const [i, th] of [...table.tHead.rows[0].cells].entries()) th.firstChild.onclick = () => {
-    const down = th.getAttribute('aria-sort') === 'ascending', value = r => r.cells[i].dataset.v;
-    const n = v => v === '' ? -Infinity : Number(v);
-    for (const o of table.tHead.rows[0].cells) o.removeAttribute('aria-sort');
-    th.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const rows = [...table.tBodies[0].rows], numeric = rows.every(r => value(r) === '' || !isNaN(value(r)));
-    const order = (a, b) => numeric ? n(value(a)) - n(value(b)) : value(a).localeCompare(value(b));
-    rows.sort((a, b) => (down ? -1 : 1) * order(a, b)).forEach(r => table.tBodies[0].append(r));
-  };
-'''
+_CSS, _JS = ((files('rank_bert.experiment')/o).read_text(encoding='utf-8') for o in ('page.css', 'page.js'))
 
 # %% ../../nbs/experiment/page.ipynb #c5b0a002
 _CSP = ("default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; "

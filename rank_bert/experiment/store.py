@@ -6,10 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'LAYER', 'GROUP', 'BUSY', 'SCHEMA', 'COLUMNS', 'TIMES', 'dense_run', 'short_names', 'settings_hash',
-           'run_words', 'file_stem', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'ms_text',
-           'duration_text', 'Field', 'check_score', 'heading', 'cell_text', 'check_record', 'run_of', 'write_json',
-           'read_record', 'library_versions', 'Store', 'read_outputs', 'differing', 'differences', 'to_table',
-           'summarize', 'summary_text']
+           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'ms_text',
+           'duration_text', 'Field', 'heading', 'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions',
+           'Store', 'read_outputs', 'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, os, re, warnings, zipfile, zlib
@@ -65,10 +64,7 @@ def run_words(
     return [run.task, Path(run.model).name, f'seed{run.seed}', run.method, run.allocator, f'{run.budget:g}']
 
 # %% ../../nbs/experiment/store.ipynb #c70213ac
-def file_stem(
-    words:list, # From `run_words`
-    settings:dict, # All that the file depends on
-)->str: # At most 193 characters
+def _file_stem(words, settings):
     "Join words and the hash of settings into a name that every file system takes."
     return re.sub(r'[^\w.-]+', '-', '_'.join(words))[:180] + '_' + settings_hash(settings)
 
@@ -77,7 +73,7 @@ def run_name(
     settings:dict, # All that the numbers of the run depend on
 )->str: # Ends in .json
     "Name the file of a run."
-    return f'{file_stem(run_words(run), settings)}.json'
+    return f'{_file_stem(run_words(run), settings)}.json'
 
 # %% ../../nbs/experiment/store.ipynb #b3e6f07e
 @lru_cache(maxsize=None)
@@ -149,10 +145,7 @@ class Field:
         return cls(column=False, mean=(column, how), **kwargs)
 
 # %% ../../nbs/experiment/store.ipynb #26ced41e
-def check_score(
-    value, # Score in a record
-    name:str, # What it is, for the error
-): # `value`
+def _check_score(value, name):
     "Raise `ValueError` unless `value` is a score, or None for an undefined one."
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if value is None or number and -1 <= value <= 1: return value
@@ -191,7 +184,7 @@ SCHEMA = dict(
     latency_threads=Field(_TIME, optional=True, write=_G), latency_batch=Field(write=_G),
     latency_length=Field(write=_G),
     speedup=Field.over_seeds('speedup', 'median', write='{:.2f}×'.format),
-    metric=Field(check_text, mean=('metric', 'first')), score=Field(check_score, mean=('score', 'mean'), write=_SCORE),
+    metric=Field(check_text, mean=('metric', 'first')), score=Field(_check_score, mean=('score', 'mean'), write=_SCORE),
     sd=Field.over_seeds('score', 'std'), score_error=Field(column=False, write=_ERROR, title='95 %'),
     change=Field.over_seeds('change', 'mean', write='{:+.4f}'.format), change_sd=Field.over_seeds('change', 'std'),
     change_error=Field(column=False, write=_ERROR, title='95 % of change'),
@@ -201,7 +194,7 @@ SCHEMA = dict(
     changed=Field(_AMOUNT, optional=True, mean=('changed', 'mean'), write=percent_text),
     upper=Field(_AMOUNT, optional=True, mean=('upper', 'max'), write=percent_text, title='upper bound of changed'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
-    majority_baseline=Field(check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
+    majority_baseline=Field(_check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
     metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
@@ -229,10 +222,7 @@ def cell_text(
     return (SCHEMA.get(column, Field()).write or _G)(value)
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
-def check_record(
-    record, # What a file of `runs/` holds
-    name:str='record', # What to call it in an error
-)->dict: # The same, in today's format
+def _check_record(record, name='record'):
     "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
     check_fields(record, name, dict(status=SCHEMA['status'].check))
     if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
@@ -263,7 +253,7 @@ def read_record(
 )->dict: # The record; None, with a warning, if the file does not hold a whole one
     "Read the record of a run, in today's format or in that of 0.1.0."
     try:
-        r = check_record(json_object(file))
+        r = _check_record(json_object(file))
         if file.name == run_name(run_of(r), r['settings']): return r
         raise ValueError('it has the name of another run')
     except (OSError, ValueError) as e:
@@ -322,7 +312,7 @@ def model_folder(self:Store,
     settings:dict, # All that the fine-tuning depends on
 )->Path:
     "Name the folder of the fine-tuned model that a run starts from."
-    return self.folder/'models'/file_stem(run_words(run)[:3], settings)
+    return self.folder/'models'/_file_stem(run_words(run)[:3], settings)
 
 # %% ../../nbs/experiment/store.ipynb #852009e5
 @patch
@@ -363,14 +353,6 @@ def left_out(self:Store,
     records = {o: read_record(o) for o in self.files() if o.name not in names}
     return {o: r for o, r in records.items() if r and r['status'] == 'done'}
 
-# %% ../../nbs/experiment/store.ipynb #64cc0a59
-def differing(
-    settings:dict, # Of one run
-    other:dict, # Of another
-)->list: # Names, sorted
-    "List the settings in which two runs differ."
-    return sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
-
 # %% ../../nbs/experiment/store.ipynb #run10004
 def differences(
     settings:dict, # Of one run
@@ -379,7 +361,8 @@ def differences(
     "Describe the settings in which two runs differ."
     values = lambda k: f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
     files = 'the files of the model or of the data held something else (or an older version of rank_bert listed them)'
-    return [files if k == 'files' else values(k) for k in differing(settings, other)]
+    odd = sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
+    return [files if k == 'files' else values(k) for k in odd]
 
 # %% ../../nbs/experiment/store.ipynb #51350c89
 @patch
@@ -389,12 +372,13 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
     ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
     return [] if ours else found
 
-# %% ../../nbs/experiment/store.ipynb #d15a4ae8
+# %% ../../nbs/experiment/store.ipynb #9498d0ba
 @patch
 def clear(self:Store):
     "Remove what killed processes left."
     for o in ('', 'runs', 'models', 'calibrations'): clear_unfinished(self.folder/o)
 
+# %% ../../nbs/experiment/store.ipynb #d15a4ae8
 @patch
 def open(self:Store):
     "Prepare the folder for a sweep to write in; raise `FileExistsError` if it holds other files."

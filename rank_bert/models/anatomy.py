@@ -11,7 +11,7 @@ __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'Attention', 'FeedForwar
 
 # %% ../../nbs/models/anatomy.ipynb #555149f8
 import inspect, re, warnings
-from collections import namedtuple
+from collections import Counter, namedtuple
 from contextlib import contextmanager
 from threading import Lock
 import torch, torch.nn as nn
@@ -96,12 +96,9 @@ def family_of(
 
 # %% ../../nbs/models/anatomy.ipynb #86f4c3ce
 class HeadLinear(nn.Module):
-    "Stand in for a parameter (features, heads, size) with a linear layer."
+    "Stand in for a parameter (features, heads, size) with a linear layer, `back` from heads to features or forth."
     _is_hf_initialized = True # keeps transformers from initialising it again
-    def __init__(self,
-        param:nn.Parameter, # (features, heads, size)
-        back:bool, # From heads to features? From features to heads otherwise
-    ):
+    def __init__(self, param, back):
         super().__init__()
         self.heads, self.back, self.was = tuple(param.shape[1:]), back, (param,)
         self.linear = nn.Linear(*self._flat(param).shape[::-1], bias=False, device='meta')
@@ -241,10 +238,11 @@ def linear_uses(
 )->dict: # Name of the linear layer -> times a token passes through it
     "Count the passes of a token through every linear layer."
     enc, fam = encoder_of(model), family_of(model)
+    names = Counter(m for _, m in enc.named_modules(remove_duplicate=False))
     def times(l):
         if l.role.startswith('position'): return 0 if fam.batch_first else 2
         return fam.uses(enc.config, *_block_and_role(fam, l.name)[0]) if fam.uses else 1
-    return {l.name: times(l) for l in linears(model)}
+    return {l.name: times(l)*max(1, names[l.module]) for l in linears(model)}
 
 # %% ../../nbs/models/anatomy.ipynb #ab71aefb
 Attention = namedtuple('Attention', 'name module query key value output size')
@@ -257,6 +255,7 @@ def _self_attention_blocks(enc):
     return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
         m.attention_head_size) for n, m in found]
 
+# %% ../../nbs/models/anatomy.ipynb #7d7c8955
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
     optional:bool=False, # Return an empty list for other families?

@@ -28,11 +28,11 @@ def sentence_encoder(
     first, names = found[0], [type(m).__name__ for m in found]
     odd = [n for m, n in zip(found, names) if is_a(m, 'Router') or is_a(m, 'Asym')]
     if odd or not is_a(first, 'Transformer'):
-        raise ValueError(f"a SentenceTransformer must start with one transformers encoder, got {', '.join(names)}: pass "
-            "the part of it that does")
+        raise ValueError(f"a SentenceTransformer must start with one transformers encoder, got {', '.join(names)}: "
+            "pass the part of it that does")
     if other := set(getattr(first, 'modalities', ['text'])) - {'text', 'message'}:
-        raise ValueError(f"{type(encoder_of(first)).__name__} embeds {' and '.join(map(str, sorted(other)))} as well as "
-            "text: pass its text encoder alone")
+        raise ValueError(f"{type(encoder_of(first)).__name__} embeds {' and '.join(map(str, sorted(other)))} as well "
+            "as text: pass its text encoder alone")
     return found
 
 # %% ../../nbs/models/embedder.ipynb #b013e873
@@ -101,6 +101,8 @@ def pooling_of(
     "Describe how a model makes an embedding of its tokens."
     st = sentence_encoder(model)
     if st is None: return f'mean of the tokens ({type(encoder_of(model)).__name__} has no pooling of its own)'
-    mode = lambda m: getattr(m, 'pooling_mode', None) or m.get_pooling_mode_str()
-    told = lambda m: f" ({' + '.join(mode(m)) if isinstance(mode(m), tuple) else mode(m)})" if is_a(m, 'Pooling') else ''
-    return ', '.join(f'{type(m).__name__}{told(m)}' for m in list(st)[1:])
+    def told(m):
+        if not is_a(m, 'Pooling'): return type(m).__name__
+        mode = getattr(m, 'pooling_mode', None) or m.get_pooling_mode_str()
+        return f"{type(m).__name__} ({mode if isinstance(mode, str) else ' + '.join(mode)})"
+    return ', '.join(map(told, list(st)[1:]))

@@ -21,9 +21,7 @@ class PooledForSequenceClassification(PreTrainedModel):
     "Classify texts by an encoder, dropout, and a linear layer on the pooled output."
     config_class, base_model_prefix, supports_gradient_checkpointing = PooledConfig, 'backbone', True
     _supports_sdpa = _supports_flash_attn = _supports_attention_backend = True
-    def __init__(self,
-        config:PooledConfig, # Of the encoder and of the head
-    ):
+    def __init__(self, config:PooledConfig):
         super().__init__(config)
         self.backbone = AutoModel.from_config(config.encoder)
         pooler = getattr(self.backbone, 'pooler', None)
@@ -38,15 +36,9 @@ class PooledForSequenceClassification(PreTrainedModel):
 
 # %% ../../nbs/models/pooled.ipynb #b3d4db7a
 @patch
-def forward(self:PooledForSequenceClassification,
-    input_ids:torch.Tensor=None, # `(batch, length)`
-    attention_mask:torch.Tensor=None, # 1 for a token, 0 for padding, `(batch, length)`
-    token_type_ids:torch.Tensor=None, # Segments, `(batch, length)`
-    inputs_embeds:torch.Tensor=None, # Token vectors instead of `input_ids`
-    labels:torch.Tensor=None, # As transformers' classifiers take them
-    **kwargs, # For the encoder, such as `output_hidden_states`
-)->SequenceClassifierOutput: # Logits `(batch, num_labels)`, the loss if there are labels
-    "Classify texts."
+def forward(self:PooledForSequenceClassification, input_ids:torch.Tensor=None, attention_mask:torch.Tensor=None,
+            token_type_ids:torch.Tensor=None, inputs_embeds:torch.Tensor=None, labels:torch.Tensor=None, **kwargs):
+    "Classify texts, as transformers' own classifiers do; `kwargs` are for the encoder."
     x = dict(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids,
              inputs_embeds=inputs_embeds)
     x = {k: v for k, v in x.items() if v is not None and k in self._takes}

@@ -47,6 +47,7 @@ def encoder_params(
     res = {k: sum(count(ps, n, p) for n, p in ps.items()) for k, ps in parameter_parts(model).items()}
     return dict(**res, total=sum(res.values()))
 
+# %% ../../nbs/models/sizes.ipynb #9dffa95c
 def bytes_by_part(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Part -> bytes, and bytes with every factorised layer dense

@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/align.html.md"""
 # %% auto #0
 __all__ = ['ridge_map', 'map_place', 'with_map', 'aligned']
 
-# %% ../../nbs/rank/align.ipynb #e2e8cec6
+# %% ../../nbs/rank/align.ipynb #2270b405
 import copy
 import torch, torch.nn as nn
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from ..models.anatomy import encoder_of
 from ..models.embedder import embed, is_a, sentence_encoder
 from .batches import frozen, packs_for
 
-# %% ../../nbs/rank/align.ipynb #568c7600
+# %% ../../nbs/rank/align.ipynb #16e28ed9
 def ridge_map(
     z:torch.Tensor, # (texts, size)
     wanted:torch.Tensor, # (texts, size), what to map it to
@@ -29,7 +29,7 @@ def ridge_map(
     weight = torch.linalg.solve(a.T@a/len(z) + pull, a.T@b/len(z) + pull).T
     return weight, wanted.mean(0) - weight@z.mean(0)
 
-# %% ../../nbs/rank/align.ipynb #d1ee7ed0
+# %% ../../nbs/rank/align.ipynb #fc81a327
 def map_place(
     st:nn.Module, # A `SentenceTransformer`
 )->int: # Number of the module behind which a map goes
@@ -42,7 +42,8 @@ def with_map(
     bias:torch.Tensor, # (size,)
 )->nn.Module: # A new model
     "Add a linear map behind the pooling of a sentence encoder."
-    from sentence_transformers.models import Dense # takes seconds to import
+    try: from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
+    except ImportError: from sentence_transformers.models import Dense # before version 6
     new = copy.deepcopy(model)
     st = sentence_encoder(new)
     last, like = st[i := map_place(st)], next(st.parameters())
@@ -57,7 +58,7 @@ def with_map(
     st.insert(i + 1, dense.to(like).train(st.training))
     return new
 
-# %% ../../nbs/rank/align.ipynb #20a83fe5
+# %% ../../nbs/rank/align.ipynb #ebf3b931
 def _pooled(model, batches):
     "Embed batches, before the normalisation."
     st, seen = sentence_encoder(model), []

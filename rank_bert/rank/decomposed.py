@@ -17,7 +17,7 @@ from ..checks import check_name, check_positive
 from ..models.anatomy import (encoder_of, heads_of, linears, linear_uses, neurons_of, open_linears)
 from ..models.sizes import encoder_params
 from .metrics import finite_weights
-from .layers import refuse_adapters, replace, warn_shared
+from .layers import refuse_adapters, replace_layers, warn_shared
 from .plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from .batches import embeds
 from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
@@ -186,8 +186,8 @@ def truncate(self:Decomposed,
             rank, now = ranks[l.name], l.rank
             if rank is None or (now is not None and now <= rank): ranks[l.name] = now
             else:
-                replace(encoder_of(new), l.module,
-                    truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean))
+                thin = truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean)
+                replace_layers(encoder_of(new), {l.module: thin})
                 changed.append(l.name)
     record_plan(new)
     has, scale = RankPlan(ranks, self.shapes), .5 if self.f.nats else 1.

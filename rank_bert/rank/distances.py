@@ -72,7 +72,7 @@ def _score_gap(s, t, mask):
     mean = gap.sum(-1, keepdim=True)/kept.sum(-1, keepdim=True).clamp_min(1)
     return ((gap - mean).square()*kept).sum()/kept.sum().clamp_min(1)
 
-# %% ../../nbs/rank/distances.ipynb #18c70b96
+# %% ../../nbs/rank/distances.ipynb #a1d139ec
 def attention_loss(
     student:list, # Attention probabilities, each `(n, heads, length, length)`
     teacher:list, # As many, of the same shapes
@@ -85,6 +85,7 @@ def attention_loss(
     for s, t in zip(student, teacher, strict=True): check_heads(s.shape[1], t.shape[1])
     return torch.stack([_score_gap(s, t, mask) for s, t in zip(student, teacher)]).mean()
 
+# %% ../../nbs/rank/distances.ipynb #18c70b96
 def check_heads(
     student:int, # Attention heads in a layer of the student
     teacher:int, # Attention heads in a layer of the teacher

@@ -15,7 +15,7 @@ from ..models.anatomy import encoder_of, linears
 from .calibrate import Calibration, calibrate, rest_fingerprint
 from .decomposed import Compression
 from ..models.sizes import encoder_params
-from .layers import LowRankEmbedding, break_even, replace
+from .layers import LowRankEmbedding, break_even, replace_layers
 from .linalg import damped_root, gram_svd
 from .plan import RankPlan, record_plan
 
@@ -77,7 +77,7 @@ def compress_embedding(
     done, old = _record_of(model), encoder_of(new).get_input_embeddings()
     if rank < min(old.embedding_dim, getattr(old, 'rank', math.inf)):
         thin, dropped = _truncate_embedding(old, rank, cal.words if cal else {})
-        replace(encoder_of(new), old, thin)
+        replace_layers(encoder_of(new), {old: thin})
         record_plan(new)
         if done.nats and cal and 'grad_second_moment' in cal.words: done.predicted += .5*cal.tokens/cal.samples*dropped
     done.embedding_rank = getattr(encoder_of(new).get_input_embeddings(), 'rank', None)

@@ -17,7 +17,7 @@ from ..models.anatomy import is_linear, open_linears
 from .heads import reshape_heads
 from .neurons import reshape_neurons
 from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
-from .plan import METHOD, check_plan, check_ranks, quant_method, record_plan
+from .plan import METHOD, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
 
 # %% ../../nbs/rank/hf.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):
@@ -27,6 +27,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         version:int=1, # Version of this format
         heads:dict=None, # Attention block -> [heads, features of each], where they differ from the config
         neurons:dict=None, # Layer out of the neurons -> their number, where it differs from the config
+        tied:dict=None, # Another name of a module that is used twice -> its first name
         **kwargs,
     ):
         if version != 1:
@@ -34,7 +35,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version
-        self.heads, self.neurons = heads or {}, neurons or {}
+        self.heads, self.neurons, self.tied = heads or {}, neurons or {}, tied or {}
 
 # %% ../../nbs/rank/hf.ipynb #00hf0008
 def _check_files(found, files):
@@ -73,11 +74,15 @@ class RankPlanQuantizer(HfQuantizer):
         reshape_heads(model, self.quantization_config.heads)
         reshape_neurons(model, self.quantization_config.neurons)
         prefix = f'{model.base_model_prefix}.'
+        tied = {full_name(model, b): full_name(model, a) for b, a in self.quantization_config.tied.items()}
+        for b, a in tied.items(): model.set_submodule(b, model.get_submodule(a))
         with open_linears(model):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
-            _check_files({n.removeprefix(prefix): f for n, f in found.items()}, checkpoint_files)
+            stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
+            _check_files({n.removeprefix(prefix): found[n] for n in stored}, checkpoint_files)
             replace_layers(model, {m: _thin_like(m, r) for m, r in found.values()})
+        if tied: declare_tied(model, tied)
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model)

@@ -38,7 +38,7 @@ class LatencyTable:
             for (m, n), t in self.times.items()}
         return pd.DataFrame(rows).to_string()
 
-# %% ../../nbs/rank/latency.ipynb #lat-turn2
+# %% ../../nbs/rank/latency.ipynb #acc6f1d9
 def timed_call(
     f, # Function without arguments
     device='cpu', # Where it computes
@@ -49,6 +49,7 @@ def timed_call(
     if torch.device(device).type == 'cuda': torch.cuda.synchronize()
     return time.perf_counter() - start
 
+# %% ../../nbs/rank/latency.ipynb #lat-turn2
 def in_turns(
     contenders:dict, # Name -> function without arguments that returns a measurement
     repeats:int=9, # Turns that count

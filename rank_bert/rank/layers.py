@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/layers.html.md"""
 
 # %% auto #0
 __all__ = ['break_even', 'rank_cost', 'max_rank', 'LowRankLinear', 'blank_like', 'check_finite', 'take_over', 'resized',
-           'LowRankEmbedding', 'layer_shape', 'replace_layers', 'replace', 'refuse_adapters', 'warn_shared']
+           'LowRankEmbedding', 'layer_shape', 'replace_layers', 'refuse_adapters', 'warn_shared']
 
 # %% ../../nbs/rank/layers.ipynb #521d116c
 import math, warnings
@@ -215,7 +215,7 @@ def layer_shape(
     "Look up the shape of a layer."
     return (m.out_features, m.in_features) if hasattr(m, 'in_features') else (m.embedding_dim, m.num_embeddings)
 
-# %% ../../nbs/rank/layers.ipynb #906d1559
+# %% ../../nbs/rank/layers.ipynb #8f19aea4
 def replace_layers(
     model:nn.Module, # Module in which to look; changed in place
     new:dict, # Module to take out, wherever it is used -> module to put in its place
@@ -224,14 +224,6 @@ def replace_layers(
     for m in list(model.modules()):
         for k, c in list(m._modules.items()): # `named_children` leaves out a second name of the same module
             if c in new: setattr(m, k, new[c])
-
-def replace(
-    model:nn.Module, # Module in which to look; changed in place
-    old:nn.Module, # Module to take out, wherever it is used
-    new:nn.Module, # Module to put in its place
-):
-    "Replace one module of a model."
-    replace_layers(model, {old: new})
 
 # %% ../../nbs/rank/layers.ipynb #189df754
 def refuse_adapters(

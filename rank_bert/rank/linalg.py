@@ -21,7 +21,7 @@ def to_float64(
     x = x.detach()
     return (x.cpu() if x.device.type == 'mps' else x).double()
 
-# %% ../../nbs/rank/linalg.ipynb #bec338f6
+# %% ../../nbs/rank/linalg.ipynb #d804a98e
 class Factors(namedtuple('Factors', 'left s right')):
     "An SVD: `left` (m, k), singular values `s` (k,), descending, and `right` (k, n)."
     __slots__ = ()
@@ -31,6 +31,7 @@ class Factors(namedtuple('Factors', 'left s right')):
         "Multiply the singular values into `left`: the product of the two is the best approximation of that rank."
         return self.left[..., :rank]*self.s[..., None, :rank], self.right[..., :rank, :]
 
+# %% ../../nbs/rank/linalg.ipynb #bec338f6
 def gram_svd(
     w:torch.Tensor, # Matrix (m, n)
     rank:int=None, # Compute the largest singular values only, this many
@@ -55,7 +56,7 @@ def gram_singular_values(
     gram = x@x.mT if x.shape[-2] <= x.shape[-1] else x.mT@x
     return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().flip(-1)
 
-# %% ../../nbs/rank/linalg.ipynb #75606dd5
+# %% ../../nbs/rank/linalg.ipynb #da5eb6e5
 def product_svd(
     up:torch.Tensor, # (..., m, r)
     down:torch.Tensor, # (..., r, n)
@@ -65,6 +66,7 @@ def product_svd(
     u, s, v = torch.linalg.svd(ru@rv.mT)
     return Factors(qu@u, s, v@qv.mT)
 
+# %% ../../nbs/rank/linalg.ipynb #75606dd5
 def product_singular_values(
     up:torch.Tensor, # (..., m, r)
     down:torch.Tensor, # (..., r, n)

@@ -15,7 +15,7 @@ import numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_fraction
 from ..models.anatomy import encoder_of, feed_forwards
 from .allocate import Choices, optimal
-from .layers import refuse_adapters, replace, resized
+from .layers import refuse_adapters, replace_layers, resized
 from .linalg import damped_root, to_float64
 from .metrics import finite_weights
 from .plan import record_plan
@@ -24,10 +24,6 @@ from .plan import record_plan
 def _damped_inverse(c):
     "Invert a covariance."
     return torch.cholesky_inverse(damped_root(c, 1e-4))
-
-def _regression(c, keep):
-    "Compute the coefficients (n, kept) that predict all inputs from those kept."
-    return c[:, keep]@_damped_inverse(c[keep][:, keep])
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro35
 def _cheapest(now, inverse, n):
@@ -131,14 +127,13 @@ def narrow(
     if len(keep) == n: return
     rows = inner_rows(f, keep)
     mean, c, _ = neuron_inputs(f, calibration)
-    w, answer = to_float64(outer.weight), _regression(c, keep)
+    w, answer = to_float64(outer.weight), c[:, keep]@_damped_inverse(c[keep][:, keep]) # predicts all from those kept
     new_in, new_out = resized(inner, inner.in_features, len(rows)), resized(outer, len(keep), outer.out_features)
     new_in.weight.copy_(inner.weight[rows])
     new_out.weight.copy_(w@answer)
     if inner.bias is not None: new_in.bias.copy_(inner.bias[rows])
     if outer.bias is not None: new_out.bias.copy_(outer.bias + w@(mean - answer@mean[keep]))
-    replace(enc, inner, new_in)
-    replace(enc, outer, new_out)
+    replace_layers(enc, {inner: new_in, outer: new_out})
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro20
 def _pick_levels(levels, sizes, fraction):
@@ -182,5 +177,5 @@ def reshape_neurons(
         if name not in parts: raise ValueError(f"there are no neurons before {name!r}: choose from {', '.join(parts)}")
         (inner, outer), full = (l.module for l in parts[name]), parts[name].outer.shape[1]
         check_count(n, f'the neurons before {name}', most=full)
-        replace(enc, inner, resized(inner, inner.in_features, inner.out_features//full*n))
-        replace(enc, outer, resized(outer, n, outer.out_features))
+        replace_layers(enc, {inner: resized(inner, inner.in_features, inner.out_features//full*n),
+                             outer: resized(outer, n, outer.out_features)})

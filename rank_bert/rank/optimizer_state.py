@@ -6,14 +6,13 @@ Docs: https://rank-bert.github.io/rank_bert/rank/optimizer_state.html.md"""
 
 # %% auto #0
 __all__ = ['MEANS', 'SQUARES', 'BASES', 'STATE_CHOICES', 'FACTOR_INITS', 'factor_init', 'inner_optimizer', 'optimizer_states',
-           'hypers_of', 'transform_state', 'turn_state', 'full_size', 'enlarge_states', 'hand_over', 'project_state',
-           'reset_state', 'factorise', 'check_decoupled_decay']
+           'hypers_of', 'turn_state', 'enlarge_states', 'factorise', 'check_decoupled_decay']
 
 # %% ../../nbs/rank/optimizer_state.ipynb #4b4e0d73
 import torch
 from torch import nn
 from ..models.anatomy import encoder_of, linears
-from .layers import LowRankLinear, replace
+from .layers import LowRankLinear, replace_layers
 from .plan import record_plan
 from .project import check_own_weights, ranks_for
 from .registry import Registry
@@ -44,13 +43,8 @@ SQUARES = 'exp_avg_sq', 'sqr_avg', 'max_exp_avg_sq', 'square_avg'
 BASES = 'basis', 'subspace' # of `RankProjection` and `GaLore`
 
 # %% ../../nbs/rank/optimizer_state.ipynb #a7937c75
-def transform_state(
-    state:dict, # Optimizer state of one weight
-    shape, # Shape of what is to be mapped
-    means, # Function for running means of the gradient
-    squares, # Function for running means of its square
-)->dict: # A new state, without the bases that constraints keep
-    "Map the running means in an optimizer state."
+def _transform_state(state, shape, means, squares):
+    "Map the running means of the gradient, and those of its square, in an optimizer state; leave out the bases."
     res = {}
     for k, v in state.items():
         if k in BASES: continue
@@ -69,14 +63,11 @@ def turn_state(
 )->dict: # A new state
     "Turn the rows, or the columns, of the running means."
     on = lambda t, v: t.to(v)@v if left else v@t.T.to(v)
-    return transform_state(state, shape, lambda m: on(turn, m), lambda s: on(turn*turn, s))
+    return _transform_state(state, shape, lambda m: on(turn, m), lambda s: on(turn*turn, s))
 
 # %% ../../nbs/rank/optimizer_state.ipynb #162e5b72
-def full_size(
-    state:dict, # Optimizer state with a `subspace`
-    shape, # Shape of the weight
-)->dict: # A new state, without the `subspace`
-    "Bring an optimizer state back from a subspace."
+def _full_size(state, shape):
+    "Bring an optimizer state with a `subspace` back from it."
     basis, left = state['subspace'], shape[0] <= shape[1]
     return turn_state(state, (basis.shape[1], shape[1]) if left else (shape[0], basis.shape[1]), basis, left)
 
@@ -87,16 +78,11 @@ def enlarge_states(
     "Bring the optimizer states that are in a subspace back from it."
     states = optimizer_states(opt)
     for p, s in list(states.items()):
-        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): states[p] = full_size(s, p.shape)
+        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): states[p] = _full_size(s, p.shape)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #a174ab56
-def hand_over(
-    opt, # As for `inner_optimizer`; changed in place
-    old, # The weight `(m, n)` that the factors replace
-    up, # Factor `(m, r)`
-    down, # Factor `(r, n)`
-):
-    "Replace a weight by two factors in an optimizer."
+def _hand_over(opt, old, up, down):
+    "Replace a weight `old` (m, n) by the factors `up` (m, r) and `down` (r, n) in an optimizer."
     now = lambda p: (down, up) if p is old else (p,) # in the order of a new optimizer
     swap = lambda ps: [q for p in ps for q in now(p)]
     if hasattr(opt, 'param_lists'): opt.param_lists = [swap(ps) for ps in opt.param_lists]
@@ -107,33 +93,25 @@ def hand_over(
     if hasattr(opt, 'slow_weights'): opt.slow_weights = None # fastai's Lookahead
     if old.grad is not None: up.grad, down.grad = old.grad@a.T, b.T@old.grad
     if not state: return
-    if 'subspace' in state: state = full_size(state, old.shape)
-    states[up] = transform_state(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
-    states[down] = transform_state(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
+    if 'subspace' in state: state = _full_size(state, old.shape)
+    states[up] = _transform_state(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
+    states[down] = _transform_state(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #99f37922
-def project_state(
-    state:dict, # Optimizer state of a weight `(m, n)`; changed in place
-    columns:torch.Tensor, # Orthonormal basis of the weight's columns `(m, r)`
-    rows:torch.Tensor, # Orthonormal basis of its rows `(n, r)`
-):
+def _project_state(state, columns, rows):
     "Remove the part of the mean gradient that points off the matrices of this rank."
     for m in (state[k] for k in MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
         rest = m - columns@(columns.mT@m)
         m.sub_(rest - (rest@rows)@rows.mT)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #94762d96
-def reset_state(
-    state:dict, # Optimizer state of a weight; changed in place
-    columns=None, # Unused
-    rows=None, # Unused
-):
+def _reset_state(state, columns=None, rows=None):
     "Start the optimizer again for this weight."
     for k, v in state.items():
         if torch.is_tensor(v) and k not in BASES: v.zero_()
         elif k == 'step': state[k] = 0
 
-STATE_CHOICES = dict(keep=None, project=project_state, reset=reset_state)
+STATE_CHOICES = dict(keep=None, project=_project_state, reset=_reset_state)
 
 # %% ../../nbs/rank/optimizer_state.ipynb #0dd59810
 FACTOR_INITS = Registry('init') # (linear layer, rank) -> `LowRankLinear`
@@ -166,8 +144,8 @@ def factorise(
     for l in layers:
         new = make(l.module, ranks[l.name])
         new.up.bias = l.module.bias
-        replace(enc, l.module, new)
-        if opt is not None: hand_over(opt, l.module.weight, new.up.weight, new.down.weight)
+        replace_layers(enc, {l.module: new})
+        if opt is not None: _hand_over(opt, l.module.weight, new.up.weight, new.down.weight)
     record_plan(enc)
     return model
 

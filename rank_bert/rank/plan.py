@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/plan.html.md"""
 
 # %% auto #0
 __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 'check_plan', 'expand_fixed_ranks', 'plan_of',
-           'record_plan', 'quant_method', 'apply_plan', 'to_dense']
+           'used_twice', 'declare_tied', 'record_plan', 'quant_method', 'apply_plan', 'to_dense']
 
 # %% ../../nbs/rank/plan.ipynb #00plan03
 import copy, json, re, warnings
@@ -187,20 +187,40 @@ def plan_of(
 # %% ../../nbs/rank/plan.ipynb #1c436c2f
 METHOD = 'rank_bert'
 
-def _own_config(enc):
-    "Give a model copies of the configs that it may share with others."
-    memo = {} # modules that share a config go on sharing its copy
-    for m in enc.modules():
-        if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
+
+def used_twice(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->dict: # Another name -> the first one, both without the base model's prefix
+    "List the modules with weights that an encoder has under several names."
+    enc, first, res = encoder_of(model), {}, {}
+    for n, m in enc.named_modules(remove_duplicate=False):
+        again = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in res)
+        if again and next(m.parameters(), None) is not None: res[n] = first[m]
+    return {b.removeprefix(p): a.removeprefix(p) for p in [f'{enc.base_model_prefix}.'] for b, a in res.items()}
+
+def declare_tied(
+    model:nn.Module, # Transformers model; changed in place
+    names:dict, # From `used_twice`, with full names
+):
+    "Tell transformers which weights of a model are stored under one of their names only."
+    weights = lambda n: [k for k, _ in model.get_submodule(n).named_parameters(remove_duplicate=False)]
+    tied = {f'{b}.{k}': f'{a}.{k}' for b, a in names.items() for k in weights(a)}
+    model._tied_weights_keys = {**(type(model)._tied_weights_keys or {}), **tied}
+    model.all_tied_weights_keys = {**model.get_expanded_tied_weights_keys(all_submodels=True), **tied}
 
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    enc, plan = encoder_of(model), plan_of(model)
+    enc, plan, memo = encoder_of(model), plan_of(model), {}
     sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
-    _own_config(enc)
+    tied = used_twice(enc) if plan or sizes else {}
+    if tied or '_tied_weights_keys' in vars(enc):
+        declare_tied(enc, {full_name(enc, b): full_name(enc, a) for b, a in tied.items()})
+    if tied: sizes['tied'] = tied
+    for m in enc.modules(): # other models may share its configs
+        if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
         if plan or sizes: cfg.quantization_config = dict(record)

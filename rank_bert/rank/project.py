@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/project.html.md"""
 # %% auto #0
 __all__ = ['Projected', 'PROJECTION_NORMS', 'projection_norm', 'leading_right', 'project_rank', 'nuclear_norm', 'soft_threshold',
            'product_decay', 'matrices_of', 'trainable', 'check_own_weights', 'ranks_for', 'moment_about_zero',
-           'norm_roots', 'project_layers', 'project_stack', 'nuclear_gradients', 'threshold_layers']
+           'norm_roots', 'project_layers', 'nuclear_gradients', 'threshold_layers']
 
 # %% ../../nbs/rank/project.ipynb #400e105b
 import math
@@ -200,20 +200,14 @@ def project_layers(
     layers = [l for l in layers if ranks.get(l.name, math.inf) < min(matrices_of(l)[0].shape)]
     kinds = groupby(layers, lambda l: (matrices_of(l)[0].shape, ranks[l.name], l.rank is None, l.shape[1]))
     found = {}
-    for (_, rank, *_), ls in kinds.items(): found |= project_stack(ls, rank, bases or {}, roots, iterations)
+    for (_, rank, *_), ls in kinds.items(): found |= _project_stack(ls, rank, bases or {}, roots, iterations)
     for l in layers: matrices_of(l)[0].copy_(found[l.name].matrix)
     if bases is not None: bases |= {n: p.basis for n, p in found.items()}
     return found
 
 # %% ../../nbs/rank/project.ipynb #0984bf46
-def project_stack(
-    layers, # `LinearLayer`s of one shape
-    rank:int, # For all of them
-    bases:dict, # Name -> basis of the last time, used if all of them have one of the same shape
-    roots:dict=None, # From `norm_roots`
-    iterations:int=1, # Steps of the subspace iteration
-)->dict: # Name -> `Projected`
-    "Find the nearest matrices of a rank for layers of one shape."
+def _project_stack(layers, rank, bases, roots=None, iterations=1):
+    "Project layers of one shape, from their bases of the last time if all have one: name -> `Projected`."
     stack = lambda ts: None if ts[0] is None else torch.stack(ts)
     w, found = stack([matrices_of(l)[0] for l in layers]), [bases.get(l.name) for l in layers]
     if any(b is None or b.shape != found[0].shape for b in found): found = [None]

@@ -26,6 +26,7 @@ def _gather_rows(pred, n, world):
     distributed.all_gather(parts, full)
     return torch.stack(parts, 1).flatten(0, 1)[:n]
 
+# %% ../../nbs/train/distributed.ipynb #0d5367fe
 class ShareBatches(Callback):
     "Give each process its rows of every batch, so that all together train and validate as one process does."
     order = 12 # after the trainer that wraps the model
@@ -55,6 +56,7 @@ def _trainer():
             return dl
     return _SameBatches(sync_bn=False, cpu=not torch.cuda.is_available())
 
+# %% ../../nbs/train/distributed.ipynb #a374d0a1
 @contextmanager
 def over_devices(
     learn, # A `Learner`

@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/glue_learner.html.md"""
 __all__ = ['GLUE_METRICS', 'glue_learner', 'text_learner']
 
 # %% ../../nbs/train/glue_learner.ipynb #1db3661a
+from inspect import signature
 from pathlib import Path
 
 from fastcore.meta import delegates
@@ -58,25 +59,18 @@ def glue_learner(
 
 # %% ../../nbs/train/glue_learner.ipynb #b7c40b64
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task'])
+@delegates(text_dls, keep=True)
 def text_learner(
     data, # As for `text_dls`: a file, a frame, a data set, or a dictionary of splits
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name on the hub, folder of a saved model, or classifier
     text_cols:str|list=None, # One or two column names; None to find them
     label_col:str|list='label', # Column with classes, scores or lists of labels
-    valid=None, # Split name(s), other data, or the fraction to set aside; None for a validation split, else a fifth
-    vocab:list=None, # Names of the classes in order; None to find them
-    regression:bool=None, # Scores rather than classes? None to find out
-    pretrained:bool=None, # As for `get_pretrained_model`
     tokenizer=None, # Tokenizer, or the name or folder of one; default: the model's
-    bs:int=32, # Batch size
-    n_train:int=None, # Train on this many rows only
-    max_length:int=128, # Longest input in tokens
     seed:int=42, # Seed of everything random
-    split_seed:int=None, # Seed of the rows set aside; default: `seed`
     **kwargs
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on your own rows."
     tok, _ = _tokenizer_for(model, None, tokenizer)
-    dls = text_dls(data, tok, text_cols, label_col, valid=valid, bs=bs, max_length=max_length, n_train=n_train,
-                   seed=seed, vocab=vocab, regression=regression, split_seed=split_seed)
-    return encoder_learner(dls, model, pretrained, seed=seed, **kwargs)
+    of_dls = {k: kwargs.pop(k) for k in signature(text_dls).parameters if k in kwargs}
+    dls = text_dls(data, tok, text_cols, label_col, seed=seed, **of_dls)
+    return encoder_learner(dls, model, seed=seed, **kwargs)

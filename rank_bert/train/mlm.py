@@ -76,9 +76,7 @@ MLM_HEADS = {
 # %% ../../nbs/train/mlm.ipynb #215f491b
 class MaskedLM(BertWrapper):
     "A fastai module around a masked language model: batch of `MaskedDL` in, scores of the hidden tokens out."
-    def forward(self,
-        x:dict, # `input_ids`, `attention_mask` and `masked_positions`
-    )->torch.Tensor: # `(hidden tokens, vocabulary)`
+    def forward(self, x): # the scores are `(hidden tokens, vocabulary)`
         m, at = self.model, x['masked_positions']
         head, inputs = MLM_HEADS.get(m.config.model_type), self._inputs(x)
         if head is None: return m(**inputs).logits.flatten(0, 1).index_select(0, at)

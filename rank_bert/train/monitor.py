@@ -20,9 +20,9 @@ from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
 from ..models.anatomy import MORE_ROLES, ROLES, linears
+from ..io import new_file
 from ..rank.metrics import rank_metrics
-from .history import (append_record, history_table, load_sums, plot_rank_history, read_records,
-    save_sums, write_records)
+from .history import append_record, history_table, plot_rank_history, read_records, write_records
 from .learner import FitCallback
 from rank_bert.rank.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, layer_rows,
     measure, weight_sum)
@@ -54,7 +54,7 @@ class RankMonitor(FitCallback):
         self.roles = None if roles is None else check_several(roles, 'roles', role)
         self.heads, self.start, self.resume, self.live = heads, start, resume, live
         self.file, self.records = None if path is None else Path(path), []
-        self._from, self._offset, self._watch, self._shown, self._table, self._done = None, None, None, None, None, 0
+        self._from, self._offset, self._watch, self._shown, self._done = None, None, None, None, 0
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_shown', '_from', 'start'))}
     def after_pred(self): # take the hooks away
         if self._watch is not None: self._watch.close()
@@ -67,9 +67,7 @@ class RankMonitor(FitCallback):
 @patch(as_prop=True)
 def history(self:RankMonitor)->pd.DataFrame: # As from `history_table`
     "Tabulate what has been recorded, one number a row."
-    n = len(self.records)
-    if self._table is None or self._table[0] != n: self._table = n, history_table(self.records)
-    return self._table[1]
+    return history_table(self.records)
 
 # %% ../../nbs/train/monitor.ipynb #8150d141
 def _layers_now(model, roles):
@@ -122,17 +120,19 @@ def before_fit(self:RankMonitor):
 @patch
 def remember(self:RankMonitor, layers):
     "Keep the weights from which updates are measured, in memory and beside the file."
-    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.safetensors')
+    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
     device = next(self.learn.model.parameters()).device
     if self.records and kept is not None:
         if not kept.is_file():
             raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
                                     "leave 'update' out of what, or begin another file")
-        self._from = load_sums(kept, device)
+        saved = torch.load(kept, map_location=device, weights_only=True)
+        self._from = {n: MatrixSum(*o) for n, o in saved.items()}
         return
     if self.start is not None: layers = _layers_now(self.start, self.roles)
     self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-    if kept is not None: save_sums(kept, self._from)
+    if kept is None: return
+    with new_file(kept) as tmp: torch.save({n: tuple(o) for n, o in self._from.items()}, tmp)
 
 # %% ../../nbs/train/monitor.ipynb #390a7f5d
 @patch
@@ -180,7 +180,7 @@ def drop_later_records(self:RankMonitor):
     kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
     self._fresh = False
     if len(kept) == len(self.records): return
-    self.records, self._table = kept, None
+    self.records = kept
     if self.file is not None: write_records(self.file, self.records)
 
 # %% ../../nbs/train/monitor.ipynb #c08aa8d5

@@ -28,13 +28,10 @@ from .resume import ResumeFit, machine_info, read_checkpoint
 
 # %% ../../nbs/train/pretrain.ipynb #7540a284
 class PretrainingLog(Callback):
-    "Keep a row of losses for each report, and show a progress bar over all steps."
+    "Keep a row of losses for each report, call `report` with it, and show a progress bar over all `steps`."
     order, run_valid = 65, False # after the recorder, before `ResumeFit` writes
-    def __init__(self,
-        steps:int=None, # Steps of the whole run
-        progress:bool=True, # Show a progress bar?
-        report=None, # Called with a dict at each report
-    ): self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
+    def __init__(self, steps=None, progress=True, report=None):
+        self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
     def state_dict(self): return dict(rows=self.rows, seconds=self.seconds)
     def load_state_dict(self, state): self.rows, self.seconds = state['rows'], state['seconds']
     def before_fit(self):
@@ -70,12 +67,6 @@ def results(self:PretrainingLog, learn):
         unigram_loss=unigram_entropy(valid, seen=train), tokens=len(train), tokens_seen=last['tokens'],
         vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model), steps=last['step'],
         seconds_training=round(self.seconds, 2))
-
-# %% ../../nbs/train/pretrain.ipynb #ac4caf5e
-def _report_steps(steps, every):
-    "List the steps at which to report, as evenly as possible; the last one is `steps`."
-    n = max(1, round(steps/every))
-    return [round(steps*(i + 1)/n) for i in range(n)]
 
 # %% ../../nbs/train/pretrain.ipynb #0a8559f2
 def _step_seconds(learn, n=8):
@@ -155,7 +146,8 @@ def pretrain(
                     text=_text_fingerprint(dls))
     del settings['cbs']
     if not resume: file.unlink(missing_ok=True)
-    dls.train.stops, log = _report_steps(steps, every), PretrainingLog(steps, progress, report)
+    n, log = max(1, round(steps/every)), PretrainingLog(steps, progress, report)
+    dls.train.stops = [round(steps*(i + 1)/n) for i in range(n)] # reports, as evenly as possible
     with learn.no_bar(), learn.no_logging():
         learn.fit_warmup(len(dls.train.stops), cbs=[log, ResumeFit(file, resume, settings)])
     results = log.results(learn) | dict(seconds=round(time.perf_counter() - began, 2), settings=settings,

@@ -94,10 +94,8 @@ class RankSchedule(RankProjection):
 
 # %% ../../nbs/train/projection.ipynb #f02a2c86
 @patch
-def ranks_at(self:RankSchedule,
-    done:float, # Fraction of the fit that is done
-)->dict: # Name -> rank, for the layers that have less than full rank
-    "Compute the ranks at a point of the fit."
+def ranks_at(self:RankSchedule, done):
+    "Compute the ranks at a fraction `done` of the fit, for the layers that have less than full rank."
     if callable(self.rank): return ranks_for(self.learn.model, self.layers, self.rank(done))
     x = min(1., max(0., (done - self.begin)/(self.finish - self.begin)))
     a, b = (ranks_for(self.learn.model, self.layers, r) for r in (self.rank, self.end))

