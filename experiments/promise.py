@@ -7,10 +7,11 @@ We fine-tune on a part of the training rows. The other texts are divided into th
 half of them aside, and those that took no part, on which we count what changed. Texts need no labels, so those of the
 test file serve too. The training file of SST-2 has phrases and its dev file has sentences, so we count both apart.
 
-With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once, draw the texts set aside from them
+With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once (`--phrases`), draw the texts set aside from them
 200 times, and look what changes on all of them. A row that is in a file already is not measured again.
 `nbs/howto/small.ipynb` shows both files."""
-import csv, subprocess, tempfile, time
+import csv, subprocess, time
+from dataclasses import replace
 from pathlib import Path
 import numpy as np, pandas as pd, torch
 from fastcore.script import call_parse
@@ -18,8 +19,11 @@ from scipy import stats
 from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.rank.batches import batches_of_texts
-from rank_bert.rank.compress import compress
+from rank_bert.rank.bounds import clopper_pearson
+from rank_bert.rank.compress import compress, start_recipe
 from rank_bert.rank.promise import changed_answers, outputs_on
+from rank_bert.rank.recipe import apply_recipe, parse
+from rank_bert.settings import Goal
 
 SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check
 
@@ -56,10 +60,6 @@ def tuned(data, task, model, seed, epochs, place):
         subprocess.run([*map(str, command)], check=True)
     return AutoModelForSequenceClassification.from_pretrained(out).eval()
 
-def answers(model, texts):
-    "The label of each text."
-    return outputs_on(model, batches_of_texts(model, texts))
-
 def changed_of(dense, small, texts):
     batches = batches_of_texts(dense, texts)
     (a, kind), (b, _) = outputs_on(dense, batches), outputs_on(small, batches)
@@ -77,13 +77,14 @@ def append(file, row):
         if new: w.writeheader()
         w.writerow(row)
 
-def promises(dense, data, task, seed, recipe, shares, file):
+def promises(dense, data, task, seed, recipe, shares, file, n_samples):
     "Search a budget for each promise, and count what changes on rows that took no part."
     done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=['task', 'seed', 'recipe', 'max_changed'])
     have = {*zip(done.task, done.seed, done.recipe, done.max_changed)}
     for share in (o for o in shares if (task, seed, recipe, o) not in have):
         row, start = dict(task=task, seed=seed, recipe=recipe, max_changed=share), time.time()
-        try: small = compress(dense, data=data.pool, recipe=recipe, max_changed=share, seed=seed, progress=False)
+        try: small = compress(dense, data=data.pool, recipe=recipe, max_changed=share, seed=seed,
+            n_samples=n_samples, progress=False)
         except ValueError as e:
             print(task, seed, share, e, flush=True)
             small = None
@@ -92,7 +93,7 @@ def promises(dense, data, task, seed, recipe, shares, file):
         for k in data.checks: row |= {f'{k}: {o}': None for o in ('changed', 'texts', 'low', 'high')}
         if small is not None:
             p, start = small.compression.promise, time.time()
-            compress(dense, p.budget, data.pool, recipe=recipe, seed=seed, progress=False)
+            compress(dense, p.budget, data.pool, recipe=recipe, seed=seed, n_samples=n_samples, progress=False)
             row |= dict(once=round(time.time() - start, 1), budget=p.budget, aside=p.texts, changed=p.changed, upper=p.upper,
                 tried=' '.join(f'{o.budget:g}:{o.changed}' for o in p.tried))
             for k, texts in data.checks.items():
@@ -101,14 +102,15 @@ def promises(dense, data, task, seed, recipe, shares, file):
         append(file, row)
         print(row, flush=True)
 
-def level(dense, data, recipe, file, n=2000, repeats=200, budgets=(.9, .8, .7, .6, .5, .4, .3, .2)):
+def level(dense, data, recipe, file, n_samples, phrases, n=2000, repeats=200, budgets=(.9, .8, .7, .6, .5, .4, .3, .2)):
     "Repeat the choice with random texts set aside, the answers of all budgets computed once."
-    from rank_bert.rank.bounds import clopper_pearson
-    texts, moved = data.others[:16_000], {}
+    texts, moved = data.others[:phrases], {}
     batches = batches_of_texts(dense, texts)
     before, kind = outputs_on(dense, batches)
-    for b in budgets:
-        small = compress(dense, b, data.pool, recipe=recipe, seed=0, progress=False)
+    parts, goal = parse(recipe), Goal(max_changed=.01, n_samples=n_samples, seed=0)
+    state = start_recipe(dense, parts, goal, data.pool, progress=False)
+    for b in budgets: # they share the calibration and the decomposition
+        small = apply_recipe(parts, replace(state, goal=replace(goal, max_changed=None, budget=b))).model
         moved[b] = changed_answers(before, outputs_on(small, batches)[0], kind)
         print(b, moved[b].mean(), flush=True)
     rows, rng = [], np.random.default_rng(0)
@@ -131,7 +133,9 @@ def main(
     seeds:str='0', # With commas
     shares:str='0.01,0.02,0.05', # Promises, with commas
     recipe:str='kronecker+refit',
-    epochs:int=3,
+    epochs:int=3, # Of the fine-tuning
+    n_samples:int=1024, # Texts to fit to
+    phrases:int=16_000, # For the level
     place:str='runs/promise', # Where the fine-tuned models are
     out:str='experiments/promise.csv',
     level_out:str='experiments/promise_level.csv',
@@ -143,5 +147,5 @@ def main(
         for task in tasks.split(','):
             data = Data(task, source, seed)
             dense = tuned(data, task, model, seed, epochs, Path(place))
-            if level_only: level(dense, data, recipe, Path(level_out))
-            else: promises(dense, data, task, seed, recipe, [*map(float, shares.split(','))], Path(out))
+            if level_only: level(dense, data, recipe, Path(level_out), n_samples, phrases)
+            else: promises(dense, data, task, seed, recipe, [*map(float, shares.split(','))], Path(out), n_samples)

@@ -80,6 +80,7 @@ def _results_of(model, scores, settings):
     keys = 'kept recipe method allocator cost steps budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
+    if done and done.promise: record |= dict(promise=done.promise.asdict())
     return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
@@ -98,7 +99,8 @@ def _say_compressed(model, scores, out, was, dense):
 @command
 def compress(
     folder:str, # Folder of a saved model
-    goal:Goal.only('max_loss_increase', 'allocator', 'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
+    goal:Goal.only('max_loss_increase', 'max_changed', 'confidence', 'tolerance', 'allocator', 'cost',
+        'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
     method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
@@ -110,6 +112,7 @@ def compress(
 )->dict: # What `results.json` holds
     """Shrink the encoder of a saved model by a recipe, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small
+    Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --budget 0.3 --method joint+refit+int8 --out shipped"""
     was = Path(folder).expanduser().resolve()
     model_config(folder)
@@ -122,7 +125,10 @@ def compress(
             'leave one of them out')
     shrinks, needed = any(p.shrinks for p in parts), any(p.needs for p in parts)
     if shrinks and goal.limit is None: goal = replace(goal, budget=.5)
-    end = f'{goal.max_loss_increase or goal.budget:g}' if shrinks else recipe
+    if goal.max_changed and embeddings:
+        raise ValueError(f'{option("embeddings")} would change answers after the promise was tested: leave it out')
+    end = f'{goal.max_loss_increase or goal.max_changed or goal.budget:g}' if shrinks else recipe
+    if goal.max_changed: end = f'changed-{end}'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     size = megabytes(was)
     model, tok, data, record = open_for_recipe(folder, rows, goal.seed, needed)

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/export.html.md"""
 
 # %% auto #0
 __all__ = ['PACKAGES', 'PRECISIONS', 'Source', 'GRAPHS', 'why_not', 'write_graph', 'part_bytes', 'pytorch_engine',
-           'compare_engines', 'fastest', 'export']
+           'compare_engines', 'fastest', 'outputs_of', 'check_promise', 'export']
 
 # %% ../../nbs/deploy/export.ipynb #de000003
 import copy, shutil, tempfile
@@ -16,23 +16,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pandas as pd, torch
+import numpy as np, pandas as pd, torch
+from fastcore.basics import chunked
 from transformers import AutoModelForSequenceClassification
 
 from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from .runtime import ENGINES, Predictor, check_length, write_manifest
+from .runtime import ENGINES, MANIFEST, Predictor, check_length, write_manifest
 from .vocabulary import keep_seen_words
 from ..io import check_new, json_object, json_text, needs_extra, new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config
 from ..models.sizes import encoder_params, parameter_parts
-from ..rank.batches import DIVERGENCES
+from ..rank.batches import DIVERGENCES, frozen, prediction_of
+from ..rank.bounds import check_enough, upper_bound
 from ..rank.latency import in_turns, timed_call
 from ..rank.plan import plan_of, to_dense
+from ..rank.promise import Promise, Tried, changed_answers
+from ..settings import Goal, flat
 
 # %% ../../nbs/deploy/export.ipynb #de000006
 PACKAGES = dict(onnx='onnxruntime', openvino='openvino')
@@ -144,19 +148,22 @@ def part_bytes(
     return {k: [size[k], 4*v] for k, v in encoder_params(model, dense=True).items() if k != 'total'}
 
 # %% ../../nbs/deploy/export.ipynb #de000015
-def _write_export(source, graph, traced, folder, to, precision, **more):
-    "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`."
+def _write_export(source, graph, traced, folder, to, precision):
+    "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     tokenizer = source.tokenizer
     _side_files(graph, tokenizer, folder)
     if source.results: shutil.copyfile(source.results, folder/'results.json')
     write_graph(traced, folder/GRAPHS[to], to, precision)
     config, classifier = graph.enc.config, graph.kind.endswith('classification')
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if classifier else []
-    settings = dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
+    return dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         kind=graph.kind, labels=labels, inputs=graph.inputs, max_length=source.max_length,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
-        bytes=part_bytes(folder/GRAPHS[to], source.whole), **more)
+        bytes=part_bytes(folder/GRAPHS[to], source.whole))
+
+def _seal(folder, settings):
+    "Write the card and the manifest of a folder."
     (folder/'README.md').write_text(export_card(settings), encoding='utf-8')
     write_manifest(folder, settings)
 
@@ -243,15 +250,50 @@ def _candidates(to, precision):
                      "pip install 'rank_bert[openvino]'")
 
 # %% ../../nbs/deploy/export.ipynb #de000037
-def _try_all(candidates, make, place, *compared):
-    "Write a folder for each candidate, and compare them."
-    folders = {k: place/'-'.join(k) for k in candidates}
-    for k, f in folders.items(): make(f, *k)
-    table = compare_engines(folders, *compared)
-    print(table.round(4).to_string(index=False))
-    return table
+def outputs_of(
+    source, # `Source`, exported folder, or whatever `export` takes
+    texts, # Texts or pairs
+    bs:int=32, # Batch size
+)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `DIVERGENCES`
+    "Run a model on texts: an exported folder with its engine, any other in PyTorch."
+    if isinstance(source, (str, Path)) and (Path(source)/MANIFEST).is_file():
+        p = Predictor(source, torch.get_num_threads())
+        return p.outputs(texts, bs), p.kind
+    model, tok, length = (source if isinstance(source, Source) else _open_source(source, None, None))[:3]
+    rows, found = [o if isinstance(o, str) else list(o) for o in texts], {}
+    order = sorted(range(len(rows)), key=lambda i: len(str(rows[i])))
+    with frozen(model):
+        for at in chunked(order, bs):
+            x = tok([rows[i] for i in at], padding=True, truncation=True, max_length=length, return_tensors='pt')
+            z, kind = prediction_of(model, dict(x))
+            found |= zip(at, z.cpu().numpy())
+    return np.array([found[i] for i in range(len(rows))]), kind
+
+def check_promise(
+    dense, # As for `outputs_of`: the model whose answers are the truth
+    folders:dict, # Name -> exported folder
+    texts, # Texts that no model was trained on or fitted to
+    goal:Goal, # With `max_changed`, `confidence` and `tolerance`
+)->dict: # Name -> `Promise`, of those that keep it
+    "Test a promise on exported folders, all of them at once."
+    before, kind = outputs_of(dense, texts)
+    if kind == 'single_label_classification' and before.shape[1] == 1:
+        raise ValueError("the model has one class, so its answer never changes: there is nothing to promise")
+    each, found = 1 - (1 - goal.confidence)/len(folders), {}
+    check_enough(len(changed_answers(before, before, kind, goal.tolerance)), goal.max_changed, each)
+    for k, f in folders.items():
+        losses = changed_answers(before, outputs_of(f, texts)[0], kind, goal.tolerance)
+        tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
+        found[k] = Promise(goal.max_changed, goal.confidence, None, len(losses), *tried[1:], [tried], kind, goal.tolerance)
+    kept = {k: p for k, p in found.items() if p.upper <= goal.max_changed}
+    if kept: return kept
+    k, p = min(found.items(), key=lambda o: o[1].upper)
+    raise ValueError(f"no export keeps the promise of at most {100*goal.max_changed:.3g} %: {' '.join(k)} changed "
+        f"{p.changed:,} of {p.texts:,} answers, so that up to {100*p.upper:.3g} % may change. Allow more, take a higher "
+        "precision or a larger model, or pass more texts")
 
 # %% ../../nbs/deploy/export.ipynb #de000028
+@flat
 def export(
     model, # Model, module or learner that contains one, `SentenceTransformer`, or folder of any of them
     tokenizer=None, # Its fast tokenizer; default: that of the learner, `SentenceTransformer` or folder
@@ -263,8 +305,9 @@ def export(
     vocabulary:str='all', # 'all', or 'seen' to drop the words that do not occur in `texts`
     bs:int=1, # Texts in the batch that 'auto' times
     length:int=32, # Tokens of each of them
-    max_divergence:float=.01, # Largest mean divergence from PyTorch that 'auto' accepts
-    max_changed:float=.01, # Largest share of changed labels that it accepts
+    max_divergence:float=.01, # Largest mean divergence from PyTorch that 'auto' accepts, with one label in 100 changed
+    goal:Goal.only('max_changed', 'confidence', 'tolerance')=Goal(), # A promise, tested on `texts`; default: none
+    dense=None, # Model, learner or folder that the promise compares with; default: the model that is exported
     overwrite:bool=False, # Replace what is in the folder?
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
@@ -275,17 +318,28 @@ def export(
     out, candidates = check_new(Path(folder).expanduser(), overwrite), _candidates(to, precision)
     source = _open_source(model, tokenizer, max_length)
     check_length(encoder_of(source.model).config.to_dict(), length, 'length')
+    own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
+    truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
+    if goal.max_changed and texts is None: raise ValueError('a promise needs texts set aside: pass them as texts')
     if vocabulary == 'seen': source, texts = _drop_unseen(source, texts), list(texts)[:256]
-    graph, measured, best = TextGraph(source.model, source.tokenizer.model_input_names), {}, candidates[0]
+    graph, more, best = TextGraph(source.model, source.tokenizer.model_input_names), {}, candidates[0]
     with tempfile.TemporaryDirectory() as d:
         traced = Path(d)/'model.onnx'
-        make = partial(_write_export, source, graph, traced)
         to_onnx(graph, traced)
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
+        folders = {k: Path(d)/'-'.join(k) for k in candidates}
+        settings = {k: _write_export(source, graph, traced, f, *k) for k, f in folders.items()}
+        for k, f in folders.items(): _seal(f, settings[k])
+        kept = check_promise(truth, folders, aside, goal) if goal.max_changed else folders
         if len(candidates) > 1:
-            table = _try_all(candidates, make, Path(d), graph, texts or _default_texts(), bs, length)
-            best = fastest(table, max_divergence, max_changed)
+            table = compare_engines(folders, graph, texts or _default_texts(), bs, length)
+            print(table.round(4).to_string(index=False))
+            rows = table[[k in kept or k[0] == 'pytorch' for k in zip(table.engine, table.precision)]]
+            best = fastest(rows, max_divergence, 1. if goal.max_changed else .01)
             about = dict(bs=bs, length=length, threads=torch.get_num_threads())
-            measured = dict(measured=about | dict(rows=table.to_dict('records')))
-        with new_folder(out, overwrite, checked=True) as tmp: make(tmp, *best, **measured)
+            more = dict(measured=about | dict(rows=table.to_dict('records')))
+        if goal.max_changed: more |= dict(promise=kept[best].asdict(), dense=str(dense)*isinstance(dense, (str, Path)))
+        with new_folder(out, overwrite, checked=True) as tmp:
+            shutil.copytree(folders[best], tmp, dirs_exist_ok=True)
+            _seal(tmp, settings[best] | more)
     return Predictor(out)

@@ -16,6 +16,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from .export import GRAPHS, export
 from .runtime import Predictor
 from ..models.anatomy import encoder_of
+from ..rank.batches import tokenizer_of
 from ..rank.recipe import PARTS, Part
 
 # %% ../../nbs/deploy/parts.ipynb #24dpa006
@@ -44,7 +45,7 @@ def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(state, to:str=engine):
         new, out, learn = copy.deepcopy(state.model), Exported(to), state.learner
-        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (None, None)
+        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(state.dense), None)
         export(new, tok, out.folder, to, precision, longest)
         if hasattr(encoder_of(new), 'classifier'): _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return state.with_model(new, exported=out)

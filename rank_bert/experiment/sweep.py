@@ -250,6 +250,8 @@ def _result(self:Sweep, run, compressor, tuning):
     else: res |= dict(divergence=compressor.divergence(state.model), reused=compressor.reused)
     if state and state.exported: res['bytes'] = state.exported.bytes
     if state: res |= _predicted(run, state.model)
+    if p := state and getattr(getattr(state.model, 'compression', None), 'promise', None):
+        res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
     seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
     return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
                 seconds=seconds, **_machine(learn))

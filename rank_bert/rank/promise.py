@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/promise.html.md"""
 
 # %% auto #0
 __all__ = ['changed_neighbours', 'changed_answers', 'Tried', 'Promise', 'plot_promise', 'fixed_sequence', 'outputs_on', 'promise',
-           'set_aside']
+           'Verdict', 'still_holds', 'set_aside']
 
 # %% ../../nbs/rank/promise.ipynb #prom0003
 import dataclasses, warnings
@@ -68,7 +68,7 @@ class Promise:
     "A budget, and the share of answers that it changes at most."
     max_changed:float # Share of answers that may change
     confidence:float # Probability with which the promise is kept
-    budget:float # The smallest that keeps it
+    budget:float # The smallest that keeps it; None where there was nothing to choose
     texts:int # Answers compared, on texts set aside
     changed:float # How many of them changed
     upper:float # Upper bound on the share of all answers, at this budget
@@ -80,8 +80,13 @@ class Promise:
     def __str__(self):
         what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else _WHAT[self.kind]
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
-        return (f"Budget {self.budget:g} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
+        who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
+        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
             f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did.")
+    def honest(self):
+        "Say what is promised and what is not, for a model card."
+        return (f"{self} The promise is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers alone "
+            "would give, and it is about texts like those set aside, not about texts of another kind.")
     def asdict(self):
         "Return the fields as JSON can hold them; `Promise(**record)` reads them back."
         return dataclasses.asdict(self) | dict(tried=[list(o) for o in self.tried])
@@ -167,6 +172,29 @@ def promise(
     res = fixed_sequence(candidates, lambda m: changed(outputs_on(m, batches)[0]), max_changed, confidence)
     res.kind, res.tolerance = kind, tolerance
     return res
+
+# %% ../../nbs/rank/promise.ipynb #prom0081
+class Verdict(NamedTuple):
+    "What new texts say about a promise."
+    verdict:str # 'holds', 'broken' or 'undecided'
+    changed:float # Answers that changed on the new texts
+    texts:int # How many new texts there are
+    lower:float # Bound on the share of changed answers from below
+    upper:float # And from above, each with the confidence of the promise
+    def __str__(self):
+        return (f"the promise {'is ' if self.verdict != 'holds' else ''}{self.verdict} on these texts: "
+            f"{self.changed:,.5g} of {self.texts:,} answers changed, so the share is above {100*self.lower:.3g} % and "
+            f"below {100*self.upper:.3g} %, each with the confidence of the promise")
+
+def still_holds(
+    promise:Promise, # Of an earlier choice
+    losses, # Of its model on new texts, such as `changed_answers`, `(texts,)`
+)->Verdict:
+    "Tell whether a promise holds on other texts."
+    x = np.asarray(losses, float)
+    upper, lower = upper_bound(x, promise.confidence), 1 - upper_bound(1 - x, promise.confidence)
+    verdict = 'holds' if upper <= promise.max_changed else 'broken' if lower > promise.max_changed else 'undecided'
+    return Verdict(verdict, float(x.sum()), len(x), lower, upper)
 
 # %% ../../nbs/rank/promise.ipynb #prom0073
 def set_aside(

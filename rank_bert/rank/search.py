@@ -54,11 +54,6 @@ def sequence_of(
 # %% ../../nbs/rank/search.ipynb #se000015
 def _ids(batch): return tuple(split_batch(batch)[0]['input_ids'].flatten().tolist())
 
-def _changed_on(state, model, texts):
-    "Measure the share of answers that a model changes."
-    (before, kind), (after, _) = outputs_on(state.dense, texts), outputs_on(model, texts)
-    return changed_answers(before, after, kind, state.goal.tolerance).mean()
-
 def search(
     state:State, # The first one, with texts to learn from
     parts:list, # From `parse`
@@ -77,10 +72,12 @@ def search(
         for p, own in steps[begin:end]: state = p.apply(replace(state, goal=own))
         return state
     def candidates():
-        whole = apply(state, 1., 0, shrinks[0])
+        whole, texts = apply(state, 1., 0, shrinks[0]), state.texts[:500]
+        before, kind = outputs_on(state.dense, texts)
         def changed(budget):
-            try: return _changed_on(state, apply(whole, budget, shrinks[0], shrinks[-1] + 1).model, state.texts[:1000])
+            try: after, _ = outputs_on(apply(whole, budget, shrinks[0], shrinks[-1] + 1).model, texts)
             except BudgetError: return 1.
+            return changed_answers(before, after, kind, goal.tolerance).mean()
         for b in sequence_of(changed, goal.max_changed, budgets):
             try: yield b, _complete(apply(whole, b, shrinks[0]))
             except BudgetError: return
