@@ -191,12 +191,15 @@ SCHEMA = dict(
     of_dense=Field.over_seeds('of_dense', 'mean', write=percent_text, title='of dense'),
     divergence=Field(_AMOUNT, optional=True, mean=('divergence', 'mean'), write='{:.1e}'.format),
     divergence_low=Field.over_seeds('divergence', 'min'), divergence_high=Field.over_seeds('divergence', 'max'),
+    changed=Field(_AMOUNT, optional=True, mean=('changed', 'mean'), write=percent_text),
+    upper=Field(_AMOUNT, optional=True, mean=('upper', 'max'), write=percent_text, title='upper bound of changed'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
     majority_baseline=Field(_check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
     metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
-    map=Field(_LAYERS, column=False), architecture=Field(_DICT, optional=True, column=False),
+    promise=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
+    architecture=Field(_DICT, optional=True, column=False),
     reused=Field(_LINES, optional=True, column=False), device=Field(check_text, column=False),
     threads=Field(check_count, column=False),
     versions=Field(partial(check_each, check=check_text, kind=dict), column=False))
@@ -423,11 +426,11 @@ def summarize(
     "Average runs over seeds, and relate them to the dense model."
     r, key = results[results.status == 'done'], ['task', 'model', 'seed']
     dense = r[r.method == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
-    r = r.reindex(columns=[*r, *(o for o in TIMES if o not in r)])
+    r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'divergence', 'changed', 'upper') if o not in r)])
     ref = lambda c: dense[c].to_numpy(dtype=float)
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY,
                  speedup=(r.latency_dense_ms/r.latency_ms).fillna(ref('latency_ms')/r.latency_ms),
-                 flops=r.flops_per_token/ref('flops_per_token'), divergence=r.get('divergence', float('nan')))
+                 flops=r.flops_per_token/ref('flops_per_token'))
     means = {k: f.mean for k, f in SCHEMA.items() if f.mean}
     return r.groupby(GROUP, sort=False).agg(**means).reset_index()
 
