@@ -325,7 +325,7 @@ class Goal(Settings):
     max_changed:Share = None # Or: keep as little as changes at most this share of the answers, tested on texts set aside
     confidence:Share = .95 # Probability with which max_changed is kept
     tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)
-    allocator:str = 'default' # How layers share it: uniform, energy or optimal (default: optimal with kronecker, else uniform)
+    allocator:str = 'default' # How layers share it: uniform, energy, optimal, or default: optimal with kronecker, else uniform
     cost:Cost = 'params' # What the budget counts: params, flops, latency, or an engine such as onnx-int8
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count = 1 # Choose ranks that are multiples of this

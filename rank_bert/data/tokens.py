@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tokens.html.md"""
 __all__ = ['TokenizedTexts', 'tokenize_cached', 'TextItems', 'split_pairs', 'encode_texts']
 
 # %% ../../nbs/data/tokens.ipynb #93d7b6e1
-import hashlib, json, os, struct, zipfile, zlib
+import json, os, struct, zipfile, zlib
 from contextlib import suppress
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count
 from .tables import check_texts
-from ..io import new_file
+from ..io import digest, new_file
 
 # %% ../../nbs/data/tokens.ipynb #a1cd2661
 class TokenizedTexts:
@@ -65,11 +65,9 @@ def _tokens_key(tokenizer, texts, pairs=None, max_length=128):
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     state = {k: v for k, v in state.items() if k not in ('truncation', 'padding')}, tokenizers.__version__
     state = *state, tokenizer.model_input_names, tokenizer.truncation_side, max_length, pairs is None
-    h = hashlib.sha256(json.dumps(state, sort_keys=True).encode())
-    for o in (texts, pairs or []):
-        h.update(np.array([len(t) for t in o], dtype=np.int64).tobytes())
-        h.update(''.join(o).encode('utf-8', 'surrogatepass'))
-    return h.hexdigest()[:32]
+    sizes = lambda o: np.array([len(t) for t in o], dtype=np.int64)
+    columns = [v for o in (texts, pairs or []) for v in (sizes(o), ''.join(o).encode('utf-8', 'surrogatepass'))]
+    return digest(state, *columns)[:32]
 
 # %% ../../nbs/data/tokens.ipynb #f9758b64
 _DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError, ArithmeticError, RuntimeError,

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from .. import __version__
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_text)
-from ..io import clear_unfinished, json_object, json_text, new_file
+from ..io import clear_unfinished, digest, json_object, json_text, new_file
 
 # %% ../../nbs/experiment/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed method allocator budget')
@@ -54,7 +54,7 @@ def settings_hash(
     settings, # Anything that JSON can hold
 )->str: # 12 hexadecimal digits
     "Hash the settings of a run."
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return digest(settings)[:12]
 
 # %% ../../nbs/experiment/store.ipynb #99dc4a97
 def run_words(

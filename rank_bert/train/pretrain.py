@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/pretrain.html.md"""
 __all__ = ['PretrainingLog', 'pretrain']
 
 # %% ../../nbs/train/pretrain.ipynb #b523d868
-import copy, hashlib, json, math, time
+import copy, json, math, time
 from pathlib import Path
 import pandas as pd, torch
 from fastai.callback.core import Callback
@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedConfig
 from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import unigram_entropy
-from ..io import check_new, clear_unfinished, new_folder
+from ..io import check_new, clear_unfinished, digest, new_folder
 from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
     quiet_transformers)
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner
@@ -86,9 +86,8 @@ def _step_seconds(learn, n=8):
 # %% ../../nbs/train/pretrain.ipynb #5d912cee
 def _text_fingerprint(dls):
     "Fingerprint the tokens, their layout, and the vocabulary."
-    h = hashlib.sha256(json.dumps(dls.tokenizer.get_vocab(), sort_keys=True).encode())
-    for dl in dls: h.update(dl.dataset.ids.tobytes() + dl.dataset.starts.tobytes())
-    return f'{len(dls.corpora[0]):,} tokens in a vocabulary of {len(dls.tokenizer):,}, laid out as {h.hexdigest()[:16]}'
+    key = digest(dls.tokenizer.get_vocab(), *(o for dl in dls for o in (dl.dataset.ids, dl.dataset.starts)))
+    return f'{len(dls.corpora[0]):,} tokens in a vocabulary of {len(dls.tokenizer):,}, laid out as {key[:16]}'
 
 # %% ../../nbs/train/pretrain.ipynb #2e036ec7
 def _unfinished_file(out, resume=False, overwrite=False):
