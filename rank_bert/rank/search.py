@@ -49,7 +49,7 @@ def sequence_of(
     "Choose budgets to test, by a few looks at texts of the fit."
     at = bisect_right(budgets, max_changed, key=changed) # of the first that changes too much
     begin = max(0, at - 2)
-    return [budgets[0]]*(begin > 0) + list(budgets[begin:])
+    return [*budgets[:begin:4], *budgets[begin:]]
 
 # %% ../../nbs/rank/search.ipynb #se000015
 def _ids(batch): return tuple(split_batch(batch)[0]['input_ids'].flatten().tolist())
