@@ -18,7 +18,6 @@ from fastcore.basics import chunked
 
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, promise_of
-from ..deploy.runtime import read_manifest
 from ..models.folder import model_config
 from .shell import (command, load_classifier, load_tokenizer, printable, read_texts, saved_settings,
                                       say, say_json, say_scores, text_items, texts_per_row)
@@ -33,6 +32,7 @@ def check_again(
     "Say whether the promise of a model holds on the texts of some rows."
     if (promise := promise_of(folder)) is None:
         return {}
+    from rank_bert.deploy.runtime import read_manifest # imports NumPy
     dense = dense or is_exported(folder) and read_manifest(folder).get('dense') or dense_of(folder)
     if not dense or not Path(dense).expanduser().is_dir():
         say('the promise was not checked: pass --dense with the folder of the dense model')
