@@ -10,6 +10,7 @@ __all__ = ['retune', 'distil', 'lora', 'galore', 'penalty', 'projection', 'switc
 # %% ../../nbs/train/parts.ipynb #24tpa003
 import copy
 import numpy as np
+from fastai.torch_core import set_seed
 from ..models.anatomy import linears
 from ..rank.allocate import default_allocator
 from ..rank.decomposed import Decomposed
@@ -31,6 +32,7 @@ def _trained(state, *cbs, epochs=1, lr=None, prepare=None, **kwargs):
     learn = state.learner.with_model(copy.deepcopy(state.model), dls)
     if prepare: learn = prepare(learn)
     lr = lr or state.lr or default_lr(state.learner.model)
+    set_seed(state.goal.seed)
     if state.progress: learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
     else:
         with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
