@@ -7,8 +7,9 @@ We fine-tune on a part of the training rows. The other texts are divided into th
 half of them aside, and those that took no part, on which we count what changed. Texts need no labels, so those of the
 test file serve too. The training file of SST-2 has phrases and its dev file has sentences, so we count both apart.
 
-With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once (`--phrases`), draw the texts set aside from them
-200 times, and look what changes on all of them. A row that is in a file already is not measured again.
+With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once (`--phrases`), draw the texts
+set aside from them 200 times, and look what changes on all of them. The promises of one model share the decomposition
+and the refits; the seconds are those that each would take alone. A row that is in a file already is not measured again.
 `nbs/howto/small.ipynb` shows both files."""
 import csv, subprocess, time
 from dataclasses import replace
@@ -20,9 +21,10 @@ from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.rank.batches import batches_of_texts
 from rank_bert.rank.bounds import clopper_pearson
-from rank_bert.rank.compress import compress, start_recipe
+from rank_bert.rank.compress import start_recipe
 from rank_bert.rank.promise import changed_answers, outputs_on
 from rank_bert.rank.recipe import apply_recipe, parse
+from rank_bert.rank.search import promise_texts, search
 from rank_bert.settings import Goal
 
 SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check
@@ -77,24 +79,45 @@ def append(file, row):
         if new: w.writeheader()
         w.writerow(row)
 
+def shared(parts):
+    "Let what stands behind the choice of ranks be computed once for each budget, and note the seconds."
+    made, used = {}, []
+    def once(p):
+        def f(state, *args, **kwargs):
+            if (key := state.goal.budget) not in made:
+                start = time.time()
+                made[key] = p.f(state, *args, **kwargs), time.time() - start
+            else: used.append(made[key][1])
+            return made[key][0]
+        return f
+    return [p if p.shrinks else replace(p, f=once(p)) for p in parts], made, used
+
 def promises(dense, data, task, seed, recipe, shares, file, n_samples):
     "Search a budget for each promise, and count what changes on rows that took no part."
-    done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=['task', 'seed', 'recipe', 'max_changed'])
-    have = {*zip(done.task, done.seed, done.recipe, done.max_changed)}
-    for share in (o for o in shares if (task, seed, recipe, o) not in have):
-        row, start = dict(task=task, seed=seed, recipe=recipe, max_changed=share), time.time()
-        try: small = compress(dense, data=data.pool, recipe=recipe, max_changed=share, seed=seed,
-            n_samples=n_samples, progress=False)
+    about = dict(task=task, seed=seed, recipe=recipe, n_samples=n_samples)
+    done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=[*about, 'max_changed'])
+    have = {*zip(done.task, done.seed, done.recipe, done.n_samples, done.max_changed)}
+    if not (todo := [o for o in shares if (*about.values(), o) not in have]): return
+    goal = Goal(max_changed=todo[0], n_samples=n_samples, seed=seed)
+    fit, aside = promise_texts(data.pool, goal)
+    parts, made, used = shared(parse(recipe))
+    state, start = start_recipe(dense, parts, goal, fit, progress=False), time.time()
+    parts[0].apply(replace(state, goal=replace(goal, max_changed=None, budget=1.))) # all promises share the decomposition
+    first = time.time() - start
+    for share in todo:
+        row, start = about | dict(max_changed=share), time.time()
+        used.clear()
+        try: small = search(replace(state, goal=replace(goal, max_changed=share)), parts, aside)
         except ValueError as e:
             print(task, seed, share, e, flush=True)
             small = None
-        row |= dict(seconds=round(time.time() - start, 1), once=None, budget=None, aside=None, changed=None, upper=None,
-            tried=None)
+        # what it takes alone: the decomposition, and the budgets that an earlier promise had tried
+        row |= dict(seconds=round(first + time.time() - start + sum(used)), once=None, budget=None, aside=len(aside),
+            changed=None, upper=None, tried=None)
         for k in data.checks: row |= {f'{k}: {o}': None for o in ('changed', 'texts', 'low', 'high')}
         if small is not None:
-            p, start = small.compression.promise, time.time()
-            compress(dense, p.budget, data.pool, recipe=recipe, seed=seed, n_samples=n_samples, progress=False)
-            row |= dict(once=round(time.time() - start, 1), budget=p.budget, aside=p.texts, changed=p.changed, upper=p.upper,
+            p = small.compression.promise
+            row |= dict(once=round(first + made[p.budget][1]), budget=p.budget, changed=p.changed, upper=round(p.upper, 5),
                 tried=' '.join(f'{o.budget:g}:{o.changed}' for o in p.tried))
             for k, texts in data.checks.items():
                 c, n = changed_of(dense, small, texts)
