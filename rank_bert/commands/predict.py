@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from fastcore.basics import chunked
 
+from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, promise_of
 from ..models.folder import model_config
@@ -85,7 +86,7 @@ def _by_length(answer):
 # %% ../../nbs/commands/predict.ipynb #b523e32f
 def _items_of(folder, texts, rows):
     "Read what to predict, from the command line and stdin, or from the rows of a file."
-    from rank_bert.data.tables import check_text_cols, check_texts, find_text_cols, read_file, table_column
+    from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column
     n = texts_per_row(folder)
     if not rows.data: return text_items(read_texts(check_texts(texts)), n)
     table = read_file(rows.data)

@@ -16,9 +16,9 @@ import numpy as np, pandas as pd, torch
 from fastcore.basics import listify, patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count, check_fraction, check_name
+from ..checks import check_count, check_fraction, check_name, check_texts
 from .loaders import TextDL, length_sorted_order
-from .tables import check_texts, read_lines
+from .tables import read_lines
 from .tokens import TokenizedTexts
 from .wordpiece import train_wordpiece
 

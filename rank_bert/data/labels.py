@@ -12,7 +12,8 @@ import re, warnings
 from functools import partial
 import numpy as np, pandas as pd
 from fastcore.basics import patch
-from .tables import check_texts, is_empty, name_first, row_place, table_column
+from ..checks import check_texts
+from .tables import is_empty, name_first, row_place, table_column
 
 # %% ../../nbs/data/labels.ipynb #92d67548
 def label_vocab(

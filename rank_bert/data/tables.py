@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'read_csv', 'as_table', 'read_json', 'read_parquet', 'read_file',
-           'load_saved', 'read_data', 'check_texts', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols',
-           'is_empty', 'name_first', 'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
+           'load_saved', 'read_data', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols', 'is_empty',
+           'name_first', 'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
@@ -222,22 +222,6 @@ def read_data(
     for k, v in res.items():
         if 'all' not in v: raise ValueError(f'split {k!r} has splits of its own ({", ".join(v)}): give one of them')
     return {k: v['all'] for k, v in res.items()}
-
-# %% ../../nbs/data/tables.ipynb #e4027793
-def check_texts(
-    texts, # What should be a list of strings
-    where:str='texts', # What to call them in an error
-)->list[str]: # `texts` as a list
-    "Raise `TypeError` at the first of `texts` that is not a string."
-    if isinstance(texts, str) or not hasattr(texts, '__iter__'):
-        raise TypeError(f'{where} should be a list of strings, not {texts!r}')
-    texts = list(texts)
-    for i, o in enumerate(texts):
-        if not isinstance(o, str): raise TypeError(f'{where}[{i}] is {o!r} ({type(o).__name__}), not a string')
-        try: o.encode()
-        except UnicodeEncodeError:
-            raise ValueError(f'{where}[{i}] is {o!r}, with a lone surrogate, which is half a character') from None
-    return texts
 
 # %% ../../nbs/data/tables.ipynb #660d64fd
 def table_column(

@@ -15,8 +15,7 @@ import datasets, numpy as np, pandas as pd, tokenizers, torch
 from fastcore.basics import patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count
-from .tables import check_texts
+from ..checks import check_count, check_texts
 from ..io import digest, new_file
 
 # %% ../../nbs/data/tokens.ipynb #a1cd2661

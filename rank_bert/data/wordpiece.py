@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
-from .tables import check_texts
+from ..checks import check_texts
 
 # %% ../../nbs/data/wordpiece.ipynb #147ecfb0
 SPECIAL_TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']

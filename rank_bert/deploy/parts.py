@@ -13,6 +13,7 @@ from functools import wraps
 from pathlib import Path
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
+from ..checks import check_answers
 from .export import GRAPHS, export
 from .runtime import Predictor
 from ..models.anatomy import encoder_of
@@ -27,7 +28,8 @@ def _answer_by(model, predictor):
     @wraps(hf.forward)
     def forward(**x):
         z = predictor._run_engine({k: x[k].cpu().numpy() for k in names})
-        return SequenceClassifierOutput(logits=torch.as_tensor(z).to(device))
+        try: return SequenceClassifierOutput(logits=torch.as_tensor(check_answers(z)).to(device))
+        except ValueError as e: raise FloatingPointError(f"{' '.join(forward.engine)}: {e}") from None
     hf.forward, forward.engine = forward, [predictor.settings[k] for k in ('engine', 'precision')]
     return model
 

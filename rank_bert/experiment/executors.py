@@ -9,6 +9,7 @@ __all__ = ['EXECUTORS', 'executor', 'local', 'ray']
 
 # %% ../../nbs/experiment/executors.ipynb #exe00003
 import os, signal, warnings
+from contextlib import suppress
 from multiprocessing import connection, get_all_start_methods, get_context, parent_process
 
 import torch
@@ -66,15 +67,16 @@ def local(
     try:
         for i in range(n):
             workers.append(start(target=_local_worker, args=(work, i), daemon=True))
-            workers[-1].start()
+            with suppress(OSError, EOFError): workers[-1].start() # which fails if someone kills what starts processes
         while alive := [p.sentinel for p in workers if p.is_alive()]:
             connection.wait(alive, timeout=.5)
             look()
     finally:
-        for p in workers: p.terminate(); p.join()
+        for p in workers:
+            if p.pid: p.terminate(); p.join()
         runner.store.clear()
     if look():
-        codes = ', '.join(str(p.exitcode) for p in workers)
+        codes = ', '.join(str(p.exitcode) if p.pid else 'no start' for p in workers)
         warnings.warn(f'the {n} workers ended early (with {codes}): this process does the rest of their runs')
 
 # %% ../../nbs/experiment/executors.ipynb #exe00016

@@ -18,12 +18,12 @@ from fastai.callback.core import Callback
 from fastcore.basics import chunked, noop, patch
 from safetensors import SafetensorError, safe_open
 
-from ..checks import (check_count, check_fields, check_fraction, check_name, check_positive, check_several,
-                              check_text)
+from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
+                              check_several, check_text)
 from ..data.glue import glue_source, glue_task, task_folder
 from .methods import Compressor, needs_texts
 from .runner import Runner
-from .store import Run, Store, dense_run, folder_state, library_versions, settings_hash, write_json
+from .store import Run, Store, dense_run, differences, folder_state, library_versions, settings_hash, write_json
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
 from ..models.anatomy import linears
@@ -157,8 +157,10 @@ def settings(self:Sweep,
 # %% ../../nbs/experiment/sweep.ipynb #327bf88f
 def _tuning_of(folder):
     "Read the record of the fine-tuning in a model folder."
+    record, name = json_object(folder/'tuning.json'), f"{folder/'tuning.json'}"
+    for k, kind in dict(settings=dict, files=dict).items(): check_each(record.get(k, {}), f'{k} of {name}', noop, kind)
     fields = dict(weights_from=check_text, lr=check_positive, seconds=partial(check_positive, zero=True))
-    return check_fields(json_object(folder/'tuning.json'), f"{folder/'tuning.json'}", fields)
+    return check_fields(record, name, fields)
 
 def _all_finite(file):
     "Tell whether a weights file can be read, and every number in it is finite."
@@ -172,6 +174,18 @@ def _is_whole(folder):
         weights = list(folder.glob('*.safetensors'))
         return bool(weights) and all(map(_all_finite, weights))
     except (OSError, ValueError, SafetensorError): return False
+
+# %% ../../nbs/experiment/sweep.ipynb #3290d1f9
+def _files_of(folder): return {k: v for k, *v in folder_state(folder) if k != 'tuning.json'}
+
+def _refuse_swapped(folder, settings):
+    "Raise `ValueError` if a model folder is of other settings, or has changed since it was written."
+    record, now = _tuning_of(folder), _files_of(folder)
+    then = record.get('files', now)
+    odd = differences(record.get('settings', settings), settings)
+    odd += [f'{k} has changed' for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
+    if odd: raise ValueError(f"{folder} is not the model that this sweep fine-tuned: {'; '.join(odd)}. Put back what was "
+        "there, or remove the folder, and do the failed runs again")
 
 # %% ../../nbs/experiment/sweep.ipynb #28e78fea
 @patch
@@ -189,7 +203,9 @@ def tune(self:Sweep,
 )->Path: # Folder of the fine-tuned model, with `tuning.json` inside
     "Fine-tune the model that a run starts from, unless that was done before."
     folder = self.model_folder(run)
-    if _is_whole(folder): return folder
+    if _is_whole(folder):
+        _refuse_swapped(folder, self.tuning_settings(run))
+        return folder
     if folder.exists():
         warnings.warn(f'{folder} is incomplete or cannot be read: we remove it, and fine-tune the model again')
         shutil.rmtree(folder)
@@ -202,7 +218,7 @@ def tune(self:Sweep,
     with new_folder(folder) as tmp:
         learn.save_pretrained(tmp)
         write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start,
-                                           settings=self.tuning_settings(run)))
+                                           settings=self.tuning_settings(run), files=_files_of(tmp)))
     return folder
 
 # %% ../../nbs/experiment/sweep.ipynb #2f9af2f3

@@ -18,7 +18,7 @@ from ..models.sizes import encoder_params
 from ..models.anatomy import heads_of, linears, neurons_of
 from rank_bert.rank.allocate import (COSTS, BudgetError, Choices, check_least, default_allocator, layer_choices, optimal,
     smallest_budget)
-from .batches import are_texts, batches_of_texts, choose_texts, embeds
+from .batches import batches_from, choose_texts, embeds, warn_few
 from .calibrate import Calibration
 from .decompose import DECOMPOSITIONS
 from .decomposed import MEASURES, Compression, Decomposed, cost_for, smallest_plan
@@ -28,7 +28,7 @@ from rank_bert.rank.recipe import (PARTS, Part, State, apply_recipe, check_recip
     part)
 from .refit import refit as refit_to
 from .search import promise_texts, search
-from ..settings import Goal, option
+from ..settings import Goal, check_value, option
 
 # %% ../../nbs/rank/compress.ipynb #24com001
 def _total(price, shapes): return sum(price(None, *s) for s in shapes)
@@ -176,8 +176,9 @@ def texts_from(
 )->list: # Batches of one text
     "Read the texts to learn from."
     if hasattr(data, 'dls'): data = data.dls.train.new()
-    if are_texts(data): data = batches_of_texts(model, data)
-    return choose_texts(data, n_samples, 'random' if embeds(model) else 'longest', seed=seed)
+    texts = choose_texts(batches_from(model, data), n_samples, 'random' if embeds(model) else 'longest', seed=seed)
+    warn_few(model, texts)
+    return texts
 
 # %% ../../nbs/rank/compress.ipynb #24com009
 def default_recipe(
@@ -187,6 +188,8 @@ def default_recipe(
     texts:bool=True, # Are there texts to learn from?
 )->str:
     "Write the recipe that the short arguments stand for."
+    for k, v in dict(refit=refit, neurons=neurons).items():
+        if v is not None: check_value(v, bool, k)
     fits = texts and method is None if refit is None else refit
     return f"{'neurons+'*bool(neurons)}{'kronecker' if method is None else method}{'+refit'*bool(fits)}"
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count
 from ..models.anatomy import attentions, encoder_of
+from .calibrate import check_calibration
 from .layers import refuse_adapters, replace_layers, resized
 from .plan import record_plan
 from .metrics import effective_rank, energy_rank, finite_weights
@@ -130,6 +131,7 @@ def _write_heads(a, heads, bias=None):
     if bias is not None: a.output.bias.copy_(bias)
 
 # %% ../../nbs/rank/heads.ipynb #00headsl
+@torch.inference_mode(False)
 @torch.no_grad()
 def truncate_heads(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one; untouched
@@ -137,7 +139,7 @@ def truncate_heads(
     calibration=None, # A `Calibration` of the model, to weigh the error
 )->nn.Module: # A copy with narrower heads
     "Truncate the query-key and value-output circuits of every head to a rank."
-    if calibration is not None: calibration.check(model)
+    if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
     enc, blocks = encoder_of(new), _finite_attentions(new)
     for i, r in (rank if isinstance(rank, dict) else dict.fromkeys(range(len(blocks)), rank)).items():
@@ -157,7 +159,7 @@ def head_importance(
     calibration, # A `Calibration` of the model
 )->list: # For each layer, predicted increase of the loss without each head, in nats a sentence (heads,)
     "Predict what leaving out each head costs."
-    calibration.check(model)
+    check_calibration(calibration, model)
     found = []
     for a in _finite_attentions(model):
         name, w = a.name.removesuffix('self')+'output.dense', head_matrices(a).output
@@ -188,6 +190,7 @@ def _heads_to_prune(model, heads, calibration=None):
     return {i: sorted(d) for i, d in drop.items() if d}
 
 # %% ../../nbs/rank/heads.ipynb #00headsm
+@torch.inference_mode(False)
 @torch.no_grad()
 def prune_heads(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one; untouched
@@ -195,7 +198,7 @@ def prune_heads(
     calibration=None, # A `Calibration` of the model; keeps the mean output, and says which heads are important
 )->nn.Module: # A copy with fewer heads
     "Leave out whole attention heads."
-    if calibration is not None: calibration.check(model)
+    if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
     enc, blocks = encoder_of(new), _finite_attentions(new)
     for i, drop in _heads_to_prune(model, heads, calibration).items():

@@ -287,8 +287,11 @@ def finite_weights(
     "Collect the weights of the encoder's linear layers; NaN and infinite ones are an error."
     layers = linears(model, roles)
     for l in layers:
-        if not next(l.module.parameters()).is_meta: continue
-        raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
+        p = next(l.module.parameters(), None)
+        if p is None or not p.is_floating_point():
+            raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: pass "
+                "the model as it was before")
+        if p.is_meta: raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
     adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
     ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}
     for n, w in ws.items(): check_finite(w, n)

@@ -15,6 +15,7 @@ import numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_fraction
 from ..models.anatomy import encoder_of, feed_forwards
 from .allocate import Choices, optimal
+from .calibrate import check_calibration
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import damped_root, to_float64
 from .metrics import finite_weights
@@ -95,6 +96,7 @@ def check_neurons(
     return parts
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro15
+@torch.inference_mode(False)
 @torch.no_grad()
 def neuron_levels(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -102,7 +104,7 @@ def neuron_levels(
     steps:int=12, # Levels of each layer
 )->list: # For each feed-forward part, its `Level`s
     "Predict what fewer neurons cost, layer by layer."
-    calibration.check(model)
+    check_calibration(calibration, model)
     parts = check_neurons(model)
     moments = {f: neuron_inputs(f, calibration) for f in parts}
     return [[level for level, _ in removals(f.outer.weight, c, g, steps)] for f, (_, c, g) in moments.items()]
@@ -147,6 +149,7 @@ def _pick_levels(levels, sizes, fraction):
     return [ls[::-1][i] for ls, i in zip(levels, optimal(choices, fraction*full*(1 + 1e-12))[0])]
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro21
+@torch.inference_mode(False)
 @torch.no_grad()
 def prune_neurons(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
@@ -157,6 +160,7 @@ def prune_neurons(
 )->nn.Module: # A copy with fewer neurons
     "Leave out the feed-forward neurons that the others make up for best."
     check_fraction(keep, 'keep')
+    check_calibration(calibration, model)
     levels, new = levels or neuron_levels(model, calibration, steps), copy.deepcopy(model)
     enc, parts = encoder_of(new), feed_forwards(new)
     sizes = [(f.inner.shape[0]*f.inner.shape[1])//f.outer.shape[1] + f.outer.shape[0] for f in parts]

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
 from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
-from .batches import are_texts, batches_of_texts, choose_texts, predictions, sentences, split_batch
+from .batches import are_texts, batches_from, check_data, choose_texts, predictions, sentences, split_batch
 
 # %% ../../nbs/rank/promise.ipynb #prom0037
 def changed_neighbours(
@@ -158,7 +158,7 @@ def promise(
     tolerance:float=None, # Least change that counts, see `changed_answers`
 )->Promise: # With the chosen model as `.model`
     "Find the smallest budget that changes at most a share of the answers."
-    batches = batches_of_texts(dense, texts) if are_texts(texts) else list(texts)
+    batches = list(batches_from(dense, texts))
     rows = [tuple(x['input_ids'].tolist()) for x, _ in sentences(batches)]
     check_enough(len(rows), max_changed, confidence)
     if len(different := set(rows)) == 1:
@@ -169,7 +169,10 @@ def promise(
     if not changed(before.roll(1, 0)).any():
         warnings.warn(f"the dense model answers all of {len(different):,} different texts alike, and so would a model "
             "that ignores what it reads: set texts aside whose answers differ")
-    res = fixed_sequence(candidates, lambda m: changed(outputs_on(m, batches)[0]), max_changed, confidence)
+    def losses_of(model):
+        try: return changed(outputs_on(model, batches)[0])
+        except FloatingPointError: return np.ones(len(changed(before))) # of an engine that overflows
+    res = fixed_sequence(candidates, losses_of, max_changed, confidence)
     res.kind, res.tolerance = kind, tolerance
     return res
 
@@ -204,6 +207,7 @@ def set_aside(
 )->tuple: # Texts to fit to, and texts set aside; of batches, batches of one sentence
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
+    data = check_data(data)
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/refit.html.md"""
 
 # %% auto #0
 __all__ = ['Stage', 'Block', 'fit_low_rank', 'PairedMoments', 'blocks_of', 'Call', 'skipping', 'Enough', 'Walk', 'head_layers',
-           'Refit', 'hold_out', 'divergences', 'choose_refit', 'with_head_of', 'refit']
+           'Refit', 'hold_out', 'divergences', 'choose_refit', 'plain_svd', 'with_head_of', 'refit']
 
 # %% ../../nbs/rank/refit.ipynb #0refit03
 import copy, math, time
@@ -17,14 +17,14 @@ from itertools import chain
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
-from ..checks import check_fraction, check_positive
+from ..checks import check_count, check_fraction, check_positive
 from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears
 from ..models.embedder import sentence_encoder
 from ..models.sizes import parameter_parts
 from .align import aligned
-from rank_bert.rank.batches import (DIVERGENCES, embeds, frozen, hooked, packs_for, predictions, run_encoder,
-    sentences)
-from .calibrate import Calibration, calibrate
+from .batches import (DIVERGENCES, batches_from, check_head, embeds, frozen, hooked, packs_for, predictions,
+    run_encoder, sentences, warn_few)
+from .calibrate import Calibration, calibrate, check_calibration
 from .layers import LowRankLinear, refuse_adapters
 from .linalg import damped_root, to_float64, truncated_svd
 from .metrics import finite_weights
@@ -292,8 +292,8 @@ def refit_head(self:Walk, ridge=.1):
 @dataclass
 class Refit:
     "What `refit` did."
-    divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map') -> `mean_divergence` on others
-    kept:str # Which of these the model is; None where the refit did harm
+    divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map'), or 'svd' -> mean divergence on others
+    kept:str # Which of these the model is; None where the refit did harm, 'svd' where plain SVD was better than all
     samples:int # Sentences of the fit
     held_out:int # Sentences held out
     seconds:float # Time it took
@@ -303,6 +303,8 @@ class Refit:
         if not self.held_out: return f"{self.kept} refitted on {self.samples:,} sentences"
         if not self.kept:
             return f"refitted on {self.samples:,} sentences and undone: it did not help on {self.held_out:,} others"
+        if self.kept == 'svd':
+            return f"refitted on {self.samples:,} sentences and undone: plain SVD is closer on {self.held_out:,} others"
         a, b = (self.divergence[k] for k in (None, self.kept))
         moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
             f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
@@ -341,12 +343,23 @@ def choose_refit(
     divergences:torch.Tensor, # Without a refit, with the layers refitted, and with the head too (2 or 3, sentences)
 )->int: # Row
     "Choose nothing, layers, or layers and more: by a standard error, layers must not harm and more must help."
-    best = 0
+    best, fine = 0, divergences.isfinite().all(1)
     for i, d in enumerate(divergences):
         loss = d - divergences[best]
         margin = loss.std()/len(loss)**.5 if len(loss) > 1 else 0
-        if loss.mean() <= (margin if i == 1 else -margin): best = i
+        if fine[i] and (not fine[best] or loss.mean() <= (margin if i == 1 else -margin)): best = i
     return best
+
+def plain_svd(
+    before:nn.Module, # The model that was factorised
+    small:nn.Module, # The same with some linear layers factorised
+)->nn.Module: # A copy of `small`
+    "Copy a model, with plain SVD of the dense weights as its factors."
+    new, whole = copy.deepcopy(small), {l.name: l.module for l in linears(before)}
+    for l in (l for l in linears(new) if l.rank is not None):
+        svd = LowRankLinear.from_linear(whole[l.name], l.rank)
+        for p, q in zip(l.module.parameters(), svd.parameters(), strict=True): p.data.copy_(q)
+    return new
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
 def _check_models(dense, before, small):
@@ -402,20 +415,27 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
-    before, angle = dense if before is None else before, embeds(dense)
+    check_fraction(holdout, 'holdout', zero=True)
+    check_count(n_samples, 'n_samples', none=True)
+    before = dense if before is None else before
+    for m in (dense, before, small): (check_head if holdout else encoder_of)(m)
+    angle = embeds(dense)
     _check_models(dense, before, small)
-    fit, held = hold_out(batches, n_samples, holdout)
+    fit, held = hold_out(batches_from(dense, batches), n_samples, holdout)
     if calibration is None:
+        warn_few(before, [*fit, *held])
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
-    calibration.check(before)
+    check_calibration(calibration, before)
     new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
     options = {None: small, 'layers': new}
     if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
     if head and sentence_encoder(small) is not None: options['layers and map'] = aligned(dense, new, fit, held or fit)
     kept, found = list(options)[-1], [math.nan]*len(options)
     if held:
+        options['svd'] = plain_svd(before, small)
         ds = divergences(dense, options.values(), held)
-        kept, found = list(options)[choose_refit(ds)], ds.mean(1).tolist()
+        best, found = choose_refit(ds[:-1]), ds.mean(1).tolist()
+        kept = 'svd' if found[-1] < found[best] or math.isnan(found[best]) else list(options)[best]
     new = copy.deepcopy(options[kept])
     new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, angle)
     return new
