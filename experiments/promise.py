@@ -1,7 +1,7 @@
 """What a promise gives on real data: the budget it chooses, what really changes on other rows, and what it costs.
 
-    python experiments/promise.py MODEL_FOLDER --source ../glue --seeds 0,1,2
-    python experiments/promise.py MODEL_FOLDER --source ../glue --tasks sst2 --seeds 0 --level-only
+    python experiments/promise.py MODEL_FOLDER GLUE_FOLDER --seeds 0,1,2
+    python experiments/promise.py MODEL_FOLDER GLUE_FOLDER --tasks sst2 --seeds 0 --level-only
 
 We fine-tune on a part of the training rows. The other texts are divided into those that `compress` gets, which sets
 half of them aside, and those that took no part, on which we count what changed. Texts need no labels, so those of the

@@ -23,7 +23,7 @@ from rank_bert.rank.decomposed import Decomposed
 from rank_bert.rank.heads import truncate_heads
 from rank_bert.rank.layers import LowRankLinear, replace
 from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
-from rank_bert.rank.neurons import prune_neurons
+from rank_bert.rank.offers import prune_neurons
 from rank_bert.rank.plan import to_dense
 from rank_bert.rank.refit import fit_low_rank, refit
 from rank_bert.rank.statistics import cotangent

@@ -59,12 +59,11 @@ def check_fraction(
     name:str, # Name of the argument, for the error
     zero:bool=False, # Is 0 allowed?
     one:bool=True, # Is 1 allowed?
-    none:bool=False, # Is None allowed too?
 )->float: # `value`
     "Raise `ValueError` unless `value` is a fraction between 0 and 1."
     fits = lambda v: 0 < v < 1 or zero and v == 0 or one and v == 1
     want = f"fraction in {'[' if zero else '('}0, 1{']' if one else ')'}"
-    return _checked_number(value, name, Real, fits, want, none)
+    return _checked_number(value, name, Real, fits, want, False)
 
 # %% ../nbs/checks.ipynb #64fdf377
 def check_name(

@@ -150,6 +150,7 @@ def _moved_names(old, new, names):
 same = lambda names: {k: k for k in names.split()}
 _moved_names('rank_bert.train.penalty', 'rank_bert.rank.project', same('nuclear_norm soft_threshold'))
 _moved_names('rank_bert.train.projection', 'rank_bert.rank.project',
-    same('Projected PROJECTION_NORMS projection_norm project_rank moment_about_zero'))
+    same('Projected PROJECTION_NORMS projection_norm project_rank'))
+_moved_names('rank_bert.rank.neurons', 'rank_bert.rank.offers', same('prune_neurons'))
 _moved_names('rank_bert.train.switch', 'rank_bert.rank.optimizer_state',
     same('FACTOR_INITS factor_init') | dict(start_factorised='factorise'))

@@ -194,6 +194,7 @@ def _random_factors(model, budget, multiple_of=1, cost='params'):
     replace_layers(encoder_of(new), {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
     return new.eval()
 
+# %% ../../nbs/commands/bench.ipynb #636ac2e9
 def random_models(
     model:str, # '6-layer' (384 wide), a size as for `bert_config`, or a folder
     budgets, # Fractions of the encoder's linear weights to keep, or of their time
@@ -228,12 +229,11 @@ def _tensor_bytes(v):
 def milliseconds(
     f, # Function without arguments
     device='cpu', # Where it computes
-    least:float=0.2, # Seconds to spend
 )->float:
-    "Take the median time of a call, over as many as fit, after one to warm up."
+    "Take the median time of a call, over as many as fit into 0.2 seconds, after one to warm up."
     f() # others have had the cache since the last turn
     took = []
-    while sum(took) < least: took.append(timed_call(f, device))
+    while sum(took) < .2: took.append(timed_call(f, device))
     return 1e3*float(np.median(took))
 
 def _variants(model, budgets, multiple_of, cost, device):

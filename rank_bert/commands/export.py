@@ -36,6 +36,7 @@ def promise_of(
         found = json_object(f).get('promise') if f.is_file() else None
         if found: return Promise(**found)
 
+# %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     folder:str|Path, # Folder of a saved model
     file:str|Path=None, # Text file

@@ -80,6 +80,7 @@ def say(
     if in_shell() and is_first() and 'json' not in silent and (result or 'quiet' not in silent):
         print(printable(text, '\n\t'), flush=True)
 
+# %% ../../nbs/commands/shell.ipynb #452dfe7f
 def say_json(
     record, # Anything: a frame becomes a list of its rows
 )->bool: # Was it printed?

@@ -27,10 +27,7 @@ def _sweep_of(tasks, rows, **settings):
     for o in tasks or (): check_source(source, o)
     return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), **settings)
 
-def _demo(folder):
-    "Make the sweep on real weights."
-    from rank_bert.experiment.demo import demo_sweep
-    return demo_sweep(folder)
+
 
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):
@@ -75,7 +72,8 @@ def sweep(
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run"""
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     fit=fit, goal=goal, latency=latency)
-    s = _demo(out) if demo else _sweep_of(tasks, rows, **settings)
+    if demo: from rank_bert.experiment.demo import demo_sweep
+    s = demo_sweep(out) if demo else _sweep_of(tasks, rows, **settings)
     if runs.dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text

@@ -30,12 +30,11 @@ def length_sorted_order(
     lengths:np.ndarray, # Tokens of each text
     bs:int, # Batch size
     rng:np.random.Generator, # Source of randomness
-    chunk:int=50, # Batches sorted together
 )->np.ndarray: # A permutation; each `bs` in a row are a batch
     "Shuffle so that neighbours have similar lengths."
     n = len(lengths)
     idxs = rng.permutation(n)
-    idxs = idxs[np.lexsort((-lengths[idxs], np.arange(n)//(bs*chunk)))]
+    idxs = idxs[np.lexsort((-lengths[idxs], np.arange(n)//(50*bs)))] # 50 batches are sorted together
     full, rest = idxs[:n - n%bs].reshape(-1, bs), idxs[n - n%bs:]
     full = rng.permutation(full)
     if len(full): full = np.roll(full, -lengths[full].max(1).argmax(), axis=0)

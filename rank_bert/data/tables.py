@@ -290,6 +290,7 @@ def name_first(
     "Name the first three."
     return ', '.join(places[:3]) + (f' and {len(places) - 3:,} more' if len(places) > 3 else '')
 
+# %% ../../nbs/data/tables.ipynb #197997af
 def drop_empty(
     data, # As for `read_data`
     label_col:str|list='label', # Column or columns with the labels
@@ -304,6 +305,7 @@ def drop_empty(
         res[split] = t[~empty]
     return res
 
+# %% ../../nbs/data/tables.ipynb #29214d63
 def warn_empty_texts(
     table:pd.DataFrame, # From `read_data`
     text_cols:list, # Columns of the texts

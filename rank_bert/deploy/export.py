@@ -109,6 +109,7 @@ def write_graph(
     elif precision == 'int8': quantize_onnx(traced, file)
     else: shutil.copyfile(traced, file)
 
+# %% ../../nbs/deploy/export.ipynb #8294e0ff
 def _short_module_names(file):
     "Name the modules of a `SentenceTransformer` as all its versions know them; version 6 writes names of its own."
     with needs_extra('dev'): from sentence_transformers import models as known
@@ -118,6 +119,7 @@ def _short_module_names(file):
         if hasattr(known, name): m['type'] = f'sentence_transformers.models.{name}'
     file.write_text(json_text(modules, indent=1), encoding='utf-8')
 
+# %% ../../nbs/deploy/export.ipynb #06abf423
 def _side_files(graph, tokenizer, folder):
     "Write what other programs read beside a graph: configuration, tokenizer, the modules of a `SentenceTransformer`."
     if graph.pooled:
@@ -186,27 +188,22 @@ def _disagreement(kind, a, b):
     return float(d), float((label(a) != label(b)).any(-1).mean())
 
 # %% ../../nbs/deploy/export.ipynb #de000020
-def _runs_of(graph, predictors):
-    "List what to time: the dense model in PyTorch, the model itself in PyTorch, and each engine."
-    dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
-    return {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph),
-            **{k: p._run_engine for k, p in predictors.items()}}
-
 def compare_engines(
     folders:dict, # (engine, precision) -> exported folder of the same model
     graph:TextGraph, # The model in PyTorch
     texts, # Texts or pairs to compare predictions on
     bs:int=1, # Texts in the batch that is timed
     length:int=32, # Tokens of each
-    repeats:int=20, # Turns
 )->pd.DataFrame: # Two rows for PyTorch and one a candidate: least `ms`, `speedup`, `divergence`, `changed`, `mb`
     "Time exported folders and PyTorch in turns, and compare their predictions."
     predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
-    runs, in_torch = _runs_of(graph, predictors), copy.copy(next(iter(predictors.values())))
+    dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
+    runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
+    runs, in_torch = runs | {k: p._run_engine for k, p in predictors.items()}, copy.copy(next(iter(predictors.values())))
     in_torch._run_engine = runs['pytorch', 'fp32']
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
-    times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats, warmup=1)
+    times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
     want = in_torch.outputs(texts)
     gaps = {k: _disagreement(graph.kind, want, p.outputs(texts)) for k, p in predictors.items()}
     megabytes = {k: sum(o.stat().st_size for o in (f/GRAPHS[k[0]]).parent.iterdir())/1e6 for k, f in folders.items()}
@@ -269,6 +266,7 @@ def outputs_of(
             found |= zip(at, z.cpu().numpy())
     return np.array([found[i] for i in range(len(rows))]), kind
 
+# %% ../../nbs/deploy/export.ipynb #4e58a721
 def check_promise(
     dense, # As for `outputs_of`: the model whose answers are the truth
     folders:dict, # Name -> exported folder

@@ -12,12 +12,14 @@ import inspect
 from collections import namedtuple
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 import torch, torch.nn as nn
 
 from .first_token import keep_first_token
 from .onnx import TextGraph, trace
 from ..models.anatomy import encoder_of, linears
+from ..rank.batches import hooked
 
 # %% ../../nbs/deploy/pytorch.ipynb #dp000006
 Padding = namedtuple('Padding', 'texts length real')
@@ -65,7 +67,7 @@ def _leave_out(blocks, args, kwargs):
     return bound.args, bound.kwargs
 
 # %% ../../nbs/deploy/pytorch.ipynb #dp000011
-def _bring_back(blocks, args, out):
+def _bring_back(args, kwargs, out):
     "Bring the padding back into what the blocks give."
     if (p := _PADDING.get()) is None: return out
     _PADDING.set(None)
@@ -90,15 +92,13 @@ def without_padding(
     blocks, before = _blocks_of(enc), enc.config._attn_implementation
     AttentionInterface.register(_ATTENTION, _rectangular_attention)
     AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
-    handles = [blocks.register_forward_pre_hook(_leave_out, with_kwargs=True),
-               blocks.register_forward_hook(_bring_back),
-               enc.base_model.register_forward_pre_hook(_refuse_states, with_kwargs=True)]
+    refuse, leave = partial(_refuse_states, enc.base_model), partial(_leave_out, blocks)
     enc.set_attn_implementation(_ATTENTION)
-    try: yield model
-    finally:
-        enc.set_attn_implementation(before)
-        for h in handles: h.remove()
-        _PADDING.set(None)
+    with hooked([(enc.base_model, refuse), (blocks, leave)], before=True), hooked([(blocks, _bring_back)]):
+        try: yield model
+        finally:
+            enc.set_attn_implementation(before)
+            _PADDING.set(None)
 
 # %% ../../nbs/deploy/pytorch.ipynb #4446a872
 class FirstToken(nn.Module):

@@ -61,6 +61,7 @@ def goal_of(self:Compressor,
     if shrinks and self.goal.limit not in (None, 'budget'): return replace(self.goal, allocator=how)
     return replace(self.goal, allocator=how, budget=run.budget, max_loss_increase=None, max_changed=None)
 
+# %% ../../nbs/experiment/methods.ipynb #b7744037
 @patch
 def __call__(self:Compressor,
     run, # With method, allocator and budget

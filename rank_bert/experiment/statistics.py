@@ -70,8 +70,7 @@ def paired_difference(
     a, # Score of one method for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
     draws=None, # Differences on draws of the rows, `(seeds, n)`; None where the outputs were not kept
-    level:float=.95, # Probability that the interval covers the mean of all seeds and rows
-)->Difference: # Mean of a - b, its interval, and the p-value of no difference
+)->Difference: # Mean of a - b, its 95 % interval over all seeds and rows, and the p-value of no difference
     "Compare two methods over seeds and rows."
     d = np.asarray(a, float) - np.asarray(b, float)
     n, mean = len(d), d.mean() if len(d) else np.nan
@@ -82,7 +81,7 @@ def paired_difference(
     at = (np.arange(1000) + .5)/1000 # equally probable standard errors, since the variance over seeds is uncertain
     errors = (rows + (seeds*(n - 1)/stats.chi2.ppf(at, n - 1) if n > 1 else 0*at))**.5
     tail = lambda x: float(2*stats.norm.sf(x/errors).mean())
-    half = optimize.brentq(lambda x: tail(x) - (1 - level), 0, 99*errors.max())
+    half = optimize.brentq(lambda x: tail(x) - .05, 0, 99*errors.max())
     return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
 
 # %% ../../nbs/experiment/statistics.ipynb #ef9c72c5

@@ -244,17 +244,6 @@ def _measure(self:Sweep, learn, dense=None):
                 architecture=architecture(hf), latency_ms=None, # until `finish`
                 metric=metric, score=metrics[metric], metrics=metrics, map=rank_map(hf), outputs=outputs[0])
 
-# %% ../../nbs/experiment/sweep.ipynb #512be5df
-def _machine(learn):
-    "List what a measured time depends on."
-    return dict(device=str(learn.hf_model.device), threads=torch.get_num_threads(), versions=library_versions())
-
-# %% ../../nbs/experiment/sweep.ipynb #b2855ce1
-def _predicted(run, model):
-    "Look up the loss in nats that a decomposition predicts for its truncation, if nothing came after it."
-    done = getattr(model, 'compression', None)
-    return dict(predicted=done.predicted) if parse(run.method)[-1].ranks and done and done.nats else {}
-
 # %% ../../nbs/experiment/sweep.ipynb #0a83805e
 @patch
 def _result(self:Sweep, run, compressor, tuning):
@@ -265,12 +254,13 @@ def _result(self:Sweep, run, compressor, tuning):
     if dense: res['majority_baseline'] = majority_baseline(learn)
     else: res |= dict(divergence=compressor.divergence(state.model), reused=compressor.reused)
     if state and state.exported: res['bytes'] = state.exported.bytes
-    if state: res |= _predicted(run, state.model)
-    if p := state and getattr(getattr(state.model, 'compression', None), 'promise', None):
-        res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
+    done = getattr(state and state.model, 'compression', None)
+    if done and done.nats and parse(run.method)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
+    if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
     seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
     return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
-                seconds=seconds, **_machine(learn))
+                seconds=seconds, device=str(learn.hf_model.device), threads=torch.get_num_threads(),
+                versions=library_versions())
 
 # %% ../../nbs/experiment/sweep.ipynb #fc1219f4
 @patch

@@ -9,7 +9,6 @@ __all__ = ['POOLINGS', 'pool', 'PooledConfig', 'check_pooling', 'pooled_classifi
 
 # %% ../../nbs/models/classifier.ipynb #ee6c6b2d
 import copy
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -41,10 +40,12 @@ def pool(
     return POOLINGS[pooling](x, torch.ones(x.shape[:2], device=x.device) if mask is None else mask)
 
 # %% ../../nbs/models/classifier.ipynb #5eeff277
-@cache
+_SETTINGS = {} # not `functools.cache`, which torch.export looks through, and then meets a class that it cannot make
+
 def _encoder_settings(cls):
     "List the settings that the configuration class of a family adds to those of any model."
-    return {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
+    if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
+    return _SETTINGS[cls]
 
 # %% ../../nbs/models/classifier.ipynb #34f708cb
 class PooledConfig(PretrainedConfig):

@@ -19,6 +19,7 @@ def is_a(
     "Tell the class of a module by its name, without importing the package that it is from."
     return any(c.__name__ == name for c in type(module).__mro__)
 
+# %% ../../nbs/models/embedder.ipynb #a5522be7
 def sentence_encoder(
     model:nn.Module, # Any module
 )->nn.Module: # The `SentenceTransformer` in it, or None
@@ -87,6 +88,7 @@ def embedding_features(
     if (size := getattr(st, 'truncate_dim', None)): out['sentence_embedding'] = out['sentence_embedding'][..., :size]
     return out
 
+# %% ../../nbs/models/embedder.ipynb #3f34b208
 def embed(
     model:nn.Module, # As for `embedding_features`
     x:dict, # Inputs: tensors (texts, length), on any device

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from ..checks import check_positive
 from ..models.anatomy import encoder_of
 from ..models.embedder import embed, is_a, sentence_encoder
-from .batches import frozen, packs_for
+from .batches import frozen, hooked, packs_for
 
 # %% ../../nbs/rank/align.ipynb #16e28ed9
 def ridge_map(
@@ -62,11 +62,9 @@ def with_map(
 def _pooled(model, batches):
     "Embed batches, before the normalisation."
     st, seen = sentence_encoder(model), []
-    hook = st[map_place(st)].register_forward_hook(lambda m, args, out: seen.append(out['sentence_embedding']))
-    try:
-        with frozen(model):
-            for x, _ in packs_for(encoder_of(model), batches): embed(model, x)
-    finally: hook.remove()
+    see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
+    with hooked([(st[map_place(st)], see)]), frozen(model):
+        for x, _ in packs_for(encoder_of(model), batches): embed(model, x)
     return torch.cat(seen).double()
 
 def aligned(

@@ -25,6 +25,7 @@ def hub_name(
     found = re.search(r'(?:hub|cache): ([\w.-]+/[\w.-]+)(?: |\)|$)', str(origin))
     return found[1] if found and not Path(found[1]).exists() else None
 
+# %% ../../nbs/rank/card.ipynb #49693d0f
 def card_facts(
     model, # A factorised model
     folder:Path, # Where it was saved
@@ -88,8 +89,7 @@ def write_card(
     auto = f'AutoModelFor{head}' if head else 'AutoModel'
     if model is None: model = getattr(transformers, auto).from_pretrained(folder, dtype='auto')
     facts = card_facts(model, folder, config)
-    lines = _CARD.format(kind=kind, auto=auto,
-        rows='\n'.join(f'| {k} | {v} |' for k, v in facts.items()))
+    lines = _CARD.format(kind=kind, auto=auto, rows='\n'.join(f'| {k} | {v} |' for k, v in facts.items()))
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],
         base_model=facts.get('base model'), pipeline_tag=_TASKS.get(head, 'feature-extraction'))
     text = file.read_text(encoding='utf-8') if file.is_file() else f'---\n{data.to_yaml()}\n---\n\n# {kind}\n'

@@ -71,11 +71,10 @@ def kronecker(w, stats):
 # %% ../../nbs/rank/decompose.ipynb #46cd80b5
 def root_weights(
     fisher:torch.Tensor, # Squared gradients of rows or columns
-    floor:float=1e-6, # Least weight, as a fraction of the mean
 )->torch.Tensor: # Of the same shape, float64
-    "Take the square roots of squared gradients, for the weights of an SVD."
+    "Take the square roots of squared gradients, of at least a millionth of the mean, for the weights of an SVD."
     f = to_float64(fisher)
-    return f.clamp_min(f.mean().clamp_min(1e-30)*floor).sqrt()
+    return f.clamp_min(f.mean().clamp_min(1e-30)*1e-6).sqrt()
 
 @decomposition('fwsvd', needs='fisher_rows', nats=True)
 def fwsvd(w, stats):

@@ -11,13 +11,13 @@ __all__ = ['compress_embedding']
 import copy, math, time
 import torch, torch.nn as nn
 from ..checks import check_fraction
-from ..models.anatomy import encoder_of, linears
+from ..models.anatomy import encoder_of
 from .calibrate import Calibration, calibrate, rest_fingerprint
-from .decomposed import Compression
+from .decomposed import record_of
 from ..models.sizes import encoder_params
 from .layers import LowRankEmbedding, break_even, replace_layers
 from .linalg import damped_root, gram_svd
-from .plan import RankPlan, record_plan
+from .plan import record_plan
 
 # %% ../../nbs/rank/embedding.ipynb #505150de
 def _truncate_embedding(old, rank, words):
@@ -54,14 +54,6 @@ def _word_calibration(model, data, n_samples, progress):
         raise ValueError('this calibration is of other embeddings: calibrate this model')
     return cal
 
-# %% ../../nbs/rank/embedding.ipynb #3f8b6d9b
-def _record_of(model):
-    "Copy the record of a model, or describe one that has none."
-    if (done := getattr(model, 'compression', None)) is not None: return copy.copy(done)
-    layers = linears(model)
-    return Compression(RankPlan({l.name: l.rank for l in layers}, {l.name: l.shape for l in layers}),
-        encoder_params(model))
-
 # %% ../../nbs/rank/embedding.ipynb #52fa3703
 @torch.inference_mode(False)
 def compress_embedding(
@@ -74,7 +66,7 @@ def compress_embedding(
     "Factorise the word embedding of an encoder."
     start, rank = time.time(), _embedding_rank(encoder_of(model), fraction)
     cal, new = _word_calibration(model, data, n_samples, progress), copy.deepcopy(model)
-    done, old = _record_of(model), encoder_of(new).get_input_embeddings()
+    done, old = record_of(model), encoder_of(new).get_input_embeddings()
     if rank < min(old.embedding_dim, getattr(old, 'rank', math.inf)):
         thin, dropped = _truncate_embedding(old, rank, cal.words if cal else {})
         replace_layers(encoder_of(new), {old: thin})

@@ -23,29 +23,29 @@ def to_float64(
 
 # %% ../../nbs/rank/linalg.ipynb #d804a98e
 class Factors(namedtuple('Factors', 'left s right')):
-    "An SVD: `left` (m, k), singular values `s` (k,), descending, and `right` (k, n)."
+    "An SVD: `left` (..., m, k), singular values `s` (..., k), descending, and `right` (..., k, n)."
     __slots__ = ()
     def two(self,
         rank:int=None, # Singular values to keep; all when None
-    )->tuple: # (m, rank) and (rank, n)
+    )->tuple: # (..., m, rank) and (..., rank, n)
         "Multiply the singular values into `left`: the product of the two is the best approximation of that rank."
         return self.left[..., :rank]*self.s[..., None, :rank], self.right[..., :rank, :]
 
 # %% ../../nbs/rank/linalg.ipynb #bec338f6
 def gram_svd(
-    w:torch.Tensor, # Matrix (m, n)
+    w:torch.Tensor, # Matrix or stack of matrices (..., m, n)
     rank:int=None, # Compute the largest singular values only, this many
 )->Factors: # Float64, of min(m, n) or `rank` singular values
     "Compute the SVD of `w` from the eigenvectors of its Gram matrix."
     w = to_float64(w)
-    if w.shape[0] > w.shape[1]:
-        l, s, r = gram_svd(w.T, rank)
-        return Factors(r.T, s, l.T)
-    u = torch.linalg.eigh(w@w.T)[1][:, -(rank or len(w)):]
-    p = u.T@w
-    s, i = p.norm(dim=1).sort(descending=True)
-    p = p[i]
-    return Factors(u[:, i], s, p/s.clamp_min(torch.finfo(s.dtype).tiny)[:, None])
+    if w.shape[-2] > w.shape[-1]:
+        l, s, r = gram_svd(w.mT, rank)
+        return Factors(r.mT, s, l.mT)
+    u = torch.linalg.eigh(w@w.mT)[1][..., -(rank or w.shape[-2]):]
+    p = u.mT@w
+    s, i = p.norm(dim=-1).sort(descending=True)
+    u, p = torch.take_along_dim(u, i[..., None, :], -1), torch.take_along_dim(p, i[..., None], -2)
+    return Factors(u, s, p/s.clamp_min(torch.finfo(s.dtype).tiny)[..., None])
 
 # %% ../../nbs/rank/linalg.ipynb #9b2c3600
 def gram_singular_values(

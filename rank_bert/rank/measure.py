@@ -77,12 +77,11 @@ def measure(
     sums:list, # `MatrixSum`s, which may differ in shape
     norms:list, # For the change of a weight: the norm of that weight; 0 otherwise
     metrics:dict, # Name -> function of a `Spectrum`, as from `rank_metrics`
-    stack:int=16, # Most matrices in one `Spectrum`
 )->list: # A dict of name -> float for each sum
     "Compute rank metrics of many matrices."
     kinds, got = {}, [None]*len(sums)
     for i, x in enumerate(sums): kinds.setdefault(x.map(lambda t: (t.shape, t.dtype)), []).append(i)
-    for ids in (ids[k:k+stack] for ids in kinds.values() for k in range(0, len(ids), stack)):
+    for ids in (ids[k:k + 16] for ids in kinds.values() for k in range(0, len(ids), 16)): # 16 matrices in a `Spectrum`
         spectrum, finite = _stack_spectrum([sums[i] for i in ids], [norms[i] for i in ids])
         values = {k: torch.where(finite, f(spectrum).double(), math.nan).tolist() for k, f in metrics.items()}
         for j, i in enumerate(ids): got[i] = {k: v[j] for k, v in values.items()}

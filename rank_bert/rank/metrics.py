@@ -300,12 +300,11 @@ def finite_weights(
 # %% ../../nbs/rank/metrics.ipynb #848df57f
 def weight_spectra(
     ws:dict, # Name -> weight (out, in)
-    size:int=8, # Weights of one shape to decompose at a time
 )->dict: # Name -> `Spectrum`, on the CPU
-    "Compute the `Spectrum` of each weight."
+    "Compute the `Spectrum` of each weight, eight of one shape at a time."
     shapes, got = {}, {}
     for n, w in ws.items(): shapes.setdefault(w.shape, []).append(n)
-    for names in (ns[i:i+size] for ns in shapes.values() for i in range(0, len(ns), size)):
+    for names in (ns[i:i + 8] for ns in shapes.values() for i in range(0, len(ns), 8)):
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
 
@@ -339,10 +338,9 @@ def panels(
     n:int, # Panels
     width:float=3.2, # Of each, in inches
     height:float=2.6, # Of each, in inches
-    cols:int=3, # Most side by side
 ): # Array of `n` matplotlib axes
-    "Make a figure with `n` panels."
-    cols = min(n, cols)
+    "Make a figure with `n` panels, at most three side by side."
+    cols = min(n, 3)
     rows = -(-n//cols)
     fig, axs = plt.subplots(rows, cols, figsize=(width*cols, height*rows), squeeze=False, layout='constrained')
     for ax in axs.flat[n:]: ax.set_visible(False)

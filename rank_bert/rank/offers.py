@@ -6,16 +6,17 @@ Docs: https://rank-bert.github.io/rank_bert/rank/offers.html.md"""
 
 # %% auto #0
 __all__ = ['Narrowing', 'NEURON_STATISTICS', 'weighted_singular_values', 'narrowings', 'rows_of', 'frontier', 'narrowing_choices',
-           'narrowed']
+           'narrowed', 'prune_neurons']
 
 # %% ../../nbs/rank/offers.ipynb #0joint03
-import copy
+import copy, math
 from collections import namedtuple
 from functools import partial
 import numpy as np, torch, torch.nn as nn
+from ..checks import check_fraction
 from ..models.anatomy import attentions, encoder_of, feed_forwards, linears
-from .allocate import Choices, get_cost, layer_choices
-from .calibrate import Calibration, fingerprint, rest_fingerprint
+from .allocate import Choices, get_cost, layer_choices, optimal
+from .calibrate import Calibration, check_calibration, fingerprint, rest_fingerprint
 from .heads import head_importance, prune_heads
 from .linalg import damped_root, to_float64
 from .neurons import Level, check_neurons, inner_rows, narrow, neuron_inputs, removals
@@ -45,6 +46,7 @@ def _head_levels(a, importance):
         keep = (order[:n].sort().values[:, None]*a.size + torch.arange(a.size, device=order.device)).flatten()
         yield Level(keep, importance[order[n:]].sum().item()), a.output.weight[:, keep]
 
+# %% ../../nbs/rank/offers.ipynb #b1f39b33
 def narrowings(
     model:nn.Module, # A transformers model, or any module that contains one
     calibration:Calibration, # Of the model
@@ -64,6 +66,7 @@ def narrowings(
             found.append(Narrowing('neurons', f, [f.inner], f.outer, partial(removals, f.outer.weight, *inputs, steps)))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]
 
+# %% ../../nbs/rank/offers.ipynb #b9542a02
 def rows_of(
     narrowing:Narrowing, # What gets narrower
     level:Level, # What stays
@@ -94,6 +97,7 @@ def _spectra_at(narrowing, calibration, level, weight):
         if l is narrowing.outer: yield weight.shape, weighted_singular_values(weight, g, c[level.keep][:, level.keep])
         else: yield (len(rows), l.shape[1]), weighted_singular_values(l.weight[rows], g[rows][:, rows], c)
 
+# %% ../../nbs/rank/offers.ipynb #abd69a4b
 def narrowing_choices(
     narrowing:Narrowing, # What may get narrower
     calibration:Calibration, # Of its model
@@ -128,6 +132,7 @@ def _calibration_at(calibration, model, picks):
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}
     return Calibration(stats, **about, prints=fingerprint(model), rest=rest_fingerprint(model))
 
+# %% ../../nbs/rank/offers.ipynb #adc74f2c
 @torch.no_grad()
 def narrowed(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
@@ -146,3 +151,23 @@ def narrowed(
         if f.outer.name in of: narrow(encoder_of(new), f, of[f.outer.name], calibration)
     record_plan(encoder_of(new))
     return new, _calibration_at(calibration, new, picks)
+
+# %% ../../nbs/rank/offers.ipynb #0a16e9cc
+@torch.inference_mode(False)
+def prune_neurons(
+    model:nn.Module, # A transformers model, or any module that contains one; untouched
+    keep:float, # Fraction of the weights of the feed-forward layers to keep, in (0, 1]
+    calibration:Calibration, # Of the model
+    steps:int=12, # Numbers of neurons to choose from, for each layer
+)->nn.Module: # A copy with fewer neurons
+    "Leave out the feed-forward neurons that the others make up for best."
+    check_fraction(keep, 'keep')
+    check_calibration(calibration, model)
+    parts = narrowings(model, calibration, 'neurons', steps)
+    choices = [narrowing_choices(o, calibration, ranks=False) for o in parts]
+    least, full = (sum(c.costs[i] for c in choices) for i in (0, -1))
+    if keep*full < least:
+        raise ValueError(f"keep must be at least {math.ceil(1e4*least/full)/1e4} with this number of steps, got "
+            f"{keep!r}: raise `steps`")
+    picks = optimal(choices, keep*full*(1 + 1e-12))[0]
+    return narrowed(model, calibration, [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)])[0]

@@ -198,6 +198,7 @@ def used_twice(
         if again and next(m.parameters(), None) is not None: res[n] = first[m]
     return {b.removeprefix(p): a.removeprefix(p) for p in [f'{enc.base_model_prefix}.'] for b, a in res.items()}
 
+# %% ../../nbs/rank/plan.ipynb #88c10062
 def declare_tied(
     model:nn.Module, # Transformers model; changed in place
     names:dict, # From `used_twice`, with full names
@@ -208,6 +209,7 @@ def declare_tied(
     model._tied_weights_keys = {**(type(model)._tied_weights_keys or {}), **tied}
     model.all_tied_weights_keys = {**model.get_expanded_tied_weights_keys(all_submodels=True), **tied}
 
+# %% ../../nbs/rank/plan.ipynb #81a2b352
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written

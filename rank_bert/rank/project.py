@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/rank/project.html.md"""
 
 # %% auto #0
 __all__ = ['Projected', 'PROJECTION_NORMS', 'projection_norm', 'leading_right', 'project_rank', 'nuclear_norm', 'soft_threshold',
-           'product_decay', 'matrices_of', 'trainable', 'check_own_weights', 'ranks_for', 'moment_about_zero',
-           'norm_roots', 'project_layers', 'nuclear_gradients', 'threshold_layers']
+           'product_decay', 'matrices_of', 'trainable', 'check_own_weights', 'ranks_for', 'norm_roots',
+           'project_layers', 'nuclear_gradients', 'threshold_layers']
 
 # %% ../../nbs/rank/project.ipynb #400e105b
 import math
@@ -17,7 +17,7 @@ from fastcore.basics import groupby
 from ..checks import check_count
 from ..models.anatomy import encoder_of
 from .decomposed import Decomposed
-from .linalg import damped_root, to_float64
+from .linalg import Factors, damped_root, gram_svd, to_float64
 from .plan import full_name
 from .registry import Registry
 
@@ -60,27 +60,19 @@ def project_rank(
     return Projected((q@part).to(dtype), basis, columns, basis if right is None else torch.linalg.qr(part.mT)[0])
 
 # %% ../../nbs/rank/project.ipynb #caa28487
-def _wide_svd(w):
-    "Compute left singular vectors, singular values and `left.T@w` of a wide `w` in float64."
-    x = to_float64(w)
-    if w.dtype == torch.float64:
-        u, s, v = torch.linalg.svd(x, full_matrices=False)
-        return u, s, s[..., None]*v
-    lam, u = torch.linalg.eigh(x@x.mT)
-    return u, lam.clamp_min(0).sqrt(), u.mT@x
+def _svd(w):
+    "Compute an SVD in float64; of float64 weights without a Gram matrix, which would square the condition number."
+    return gram_svd(w) if w.dtype != torch.float64 else Factors(*torch.linalg.svd(to_float64(w), full_matrices=False))
 
 # %% ../../nbs/rank/project.ipynb #2f7f13c4
 def nuclear_norm(
     w:torch.Tensor, # Matrix or stack of matrices `(..., m, n)`
 )->tuple: # Norm `(...)` and gradient `(..., m, n)`, float64
     "Compute the sum of the singular values, and its gradient."
-    if w.shape[-2] > w.shape[-1]:
-        norm, grad = nuclear_norm(w.mT)
-        return norm, grad.mT
-    u, s, p = _wide_svd(w)
+    u, s, v = _svd(w)
     eps = torch.finfo(w.dtype if w.dtype == torch.float64 else torch.float32).eps
-    keep = s > max(w.shape[-2:])*eps*s.amax(-1, keepdim=True)
-    return s.sum(-1), u@(p*torch.where(keep, 1/s, 0.)[..., None])
+    keep = s > max(w.shape[-2:])*eps*s[..., :1]
+    return s.sum(-1), u@(keep[..., None]*v)
 
 # %% ../../nbs/rank/project.ipynb #5783138f
 def soft_threshold(
@@ -88,11 +80,9 @@ def soft_threshold(
     by:torch.Tensor, # `(...)`, or a number
 )->torch.Tensor: # The same shape and type
     "Lower the singular values of `w`, but not below zero."
-    if w.shape[-2] > w.shape[-1]: return soft_threshold(w.mT, by).mT
-    u, s, p = _wide_svd(w)
+    u, s, v = _svd(w)
     by = torch.as_tensor(by, dtype=s.dtype, device=s.device)[..., None]
-    left = (1 - by/s.clamp_min(torch.finfo(s.dtype).tiny)).clamp_min(0)
-    return (u@(left[..., None]*p)).to(w)
+    return (u@((s - by).clamp_min(0)[..., None]*v)).to(w)
 
 # %% ../../nbs/rank/project.ipynb #4b022d70
 def product_decay(
@@ -148,25 +138,17 @@ def ranks_for(
 PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (left, right), see `project_rank`
 projection_norm = PROJECTION_NORMS.add
 
-# %% ../../nbs/rank/project.ipynb #afeb3dac
-def moment_about_zero(
-    stats, # Statistics of a layer, as in a `Calibration`
-    which='', # '' for its inputs, 'weighted_' for inputs weighted by the gradient
-)->torch.Tensor: # `(in, in)`
-    "Compute the second moment of a layer's inputs about zero."
-    return stats[f'{which}covariance'] + torch.outer(stats[f'{which}mean'], stats[f'{which}mean'])
-
 # %% ../../nbs/rank/project.ipynb #1a0a64e4
 @projection_norm('svd')
 def _plain_norm(stats): return None, None
 
 @projection_norm('whitened')
-def _whitened_norm(stats): return None, damped_root(moment_about_zero(stats))
+def _whitened_norm(stats): return None, damped_root(stats.second_moment())
 
 # %% ../../nbs/rank/project.ipynb #e33a97d0
 @projection_norm('kronecker')
 def _kronecker_norm(stats):
-    return damped_root(stats['grad_second_moment']), damped_root(moment_about_zero(stats, 'weighted_'))
+    return damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))
 
 # %% ../../nbs/rank/project.ipynb #f7515ebc
 def norm_roots(

@@ -22,11 +22,10 @@ from .batches import are_texts, batches_from, check_data, choose_texts, predicti
 def changed_neighbours(
     dense_out, # Embeddings of the dense model `(texts, size)`
     small_out, # Those of the compressed model
-    seed:int=0, # Which half is the collection
 )->np.ndarray: # 1 for each text of the other half whose nearest neighbour changed, else 0
     "Compare the nearest neighbours of one half of the texts among the other half."
     if len(dense_out) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(dense_out)}")
-    found, asked = torch.randperm(len(dense_out), generator=torch.Generator().manual_seed(seed)).chunk(2)
+    found, asked = torch.randperm(len(dense_out), generator=torch.Generator().manual_seed(0)).chunk(2)
     unit = [F.normalize(torch.as_tensor(o).double(), dim=-1) for o in (dense_out, small_out)]
     a, b = (u[asked] @ u[found].T for u in unit)
     nearest = a.gather(1, b.argmax(1, keepdim=True))[:, 0]

@@ -167,6 +167,7 @@ def _joined(a, b, recipe):
     return replace(a, name=f'{a}+{b}', chooses=a.chooses + b.chooses, needs='texts', ranks=a.ranks or b.ranks,
         statistics=statistics, options=options)
 
+# %% ../../nbs/rank/recipe.ipynb #9afa02f3
 def parse(
     recipe:str, # Such as 'kronecker+refit' or 'kronecker+retune(epochs=2)+int8'
 )->list: # `Part`s
@@ -181,6 +182,7 @@ def parse(
         parts.append(new)
     return parts
 
+# %% ../../nbs/rank/recipe.ipynb #40ac194a
 def _check_place(parts, new, recipe):
     "Raise `ValueError` if a part cannot stand behind `parts`."
     if parts and parts[-1].last:
@@ -232,6 +234,7 @@ def planned(
         k += p.shrinks
         yield p, replace(goal, budget=goal.budget**(k/n)) if goal.budget and n else goal
 
+# %% ../../nbs/rank/recipe.ipynb #72a8c257
 def apply_recipe(
     parts:list, # From `parse`
     state:State, # With the dense model

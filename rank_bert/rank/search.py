@@ -11,14 +11,12 @@ __all__ = ['BUDGETS', 'promise_texts', 'sequence_of', 'search']
 import time, warnings
 from bisect import bisect_right
 from dataclasses import replace
-import torch, torch.nn as nn
-from ..models.anatomy import encoder_of, linears
-from ..models.sizes import encoder_params
+import torch.nn as nn
+from ..models.anatomy import encoder_of
 from .allocate import BudgetError
 from .batches import choose_texts, split_batch
 from .calibrate import Calibration
-from .decomposed import Compression, Decomposed
-from .plan import RankPlan
+from .decomposed import Decomposed, record_of
 from .promise import changed_answers, outputs_on, promise, set_aside
 from .recipe import State, finish_recipe, planned
 from ..settings import Goal, option
@@ -93,7 +91,5 @@ def _complete(state):
         raise ValueError(f"{state.done[-1]} exports embeddings, which we cannot test on the way: leave it out, and promise "
             f"over the export by export(..., {option('max_changed')})")
     if getattr(model, 'compression', None) is None:
-        plan = {l.name: l.rank for l in linears(model)}
-        model.compression = Compression(RankPlan(plan, {l.name: tuple(l.shape) for l in linears(model)}),
-            encoder_params(model), budget=state.goal.budget, recipe='+'.join(state.done))
+        model.compression = replace(record_of(model), budget=state.goal.budget, recipe='+'.join(state.done))
     return model
