@@ -281,8 +281,13 @@ def _open_streams():
             setattr(sys, name, open(os.devnull, mode))
             _closed.add(name)
 
+def _say_interrupted(kind, e, traceback):
+    "Show an error that no command has caught: Ctrl-C before it began is one line."
+    if issubclass(kind, KeyboardInterrupt): print(f'{Path(sys.argv[0]).name}: error: interrupted', file=sys.stderr)
+    else: sys.__excepthook__(kind, e, traceback)
+
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
-    script.anno_parser = arg_parser
+    script.anno_parser, sys.excepthook = arg_parser, _say_interrupted
     _open_streams()
 
 # %% ../../nbs/commands/shell.ipynb #5f3fe8e6

@@ -89,13 +89,21 @@ def ray(
 ):
     "Do the runs of a runner in `n` tasks of a Ray cluster."
     with needs_extra('ray'): import ray
-    work = _Worker(runner, n)
-    began = not ray.is_initialized()
-    if began: ray.init(address=address, log_to_driver=False)
+    work, began, why = _Worker(runner, n), not ray.is_initialized(), ''
     need = dict(num_cpus=work.threads, num_gpus=int(torch.cuda.is_available()), max_retries=-1)
-    task = ray.remote(**need)(lambda: work())
     try:
+        if began: ray.init(address=address, log_to_driver=False)
+        task = ray.remote(**need)(lambda: work())
         left = [task.remote() for _ in range(n)]
-        while look() and left: _, left = ray.wait(left, timeout=.5)
+        while look() and left and not (why := began and _dead_processes(ray)): _, left = ray.wait(left, timeout=.5)
+    except Exception as e: # Ray raises plain ones
+        why = ' '.join(str(e).split())[:200] or type(e).__name__
+        if address and not ray.is_initialized(): raise ConnectionError(f'no Ray cluster at {address}: {why}') from e
     finally:
         if began: ray.shutdown()
+    if look(): warnings.warn(f'Ray ended early ({why or "its workers have stopped"}): this process does the rest of the runs')
+
+def _dead_processes(ray):
+    "Name the processes without which a Ray that we began on this machine is dead."
+    node = getattr(ray._private.worker, '_global_node', None)
+    return ', '.join(kind for kind, _ in node.dead_processes() if kind in ('gcs_server', 'raylet')) if node else ''

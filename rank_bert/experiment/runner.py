@@ -138,7 +138,7 @@ class _Countdown:
         self.runs, self.steps, self.clock, self.start, self.done, self.ticks = runs, steps, clock, clock(), 0, 0
     def tick(self, run=False): self.ticks, self.done = self.ticks + 1, self.done + run
     def __str__(self):
-        left = (self.clock() - self.start)/max(1, self.ticks)*(self.steps - self.ticks)
+        left = (self.clock() - self.start)/max(1, self.ticks)*max(0, self.steps - self.ticks)
         return f'{self.done} of {self.runs}' + (f', about {duration_text(left)} left' if left else '')
 
 # %% ../../nbs/experiment/runner.ipynb #run00015

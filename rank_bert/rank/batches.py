@@ -139,13 +139,13 @@ def warn_few(
     model:nn.Module, # A transformers model, or any module that contains one
     texts:list, # From `choose_texts`
 ):
-    "Warn if texts have fewer tokens than the widest layer has inputs, or are fewer than 32."
+    "Warn if texts have fewer tokens than each layer has inputs, or are fewer than 32."
     if not texts: return
     n, tokens = len(texts), sum(split_batch(o)[0]['attention_mask'].sum().item() for o in texts)
-    widest = max(l.shape[1] for l in linears(model))
-    if n >= (enough := max(32, math.ceil(widest*n/tokens))): return
-    warnings.warn(f"{n} text{'s'*(n > 1)} with {tokens:,} tokens in all {'are' if n > 1 else 'is'} too few to say anything of "
-        f"layers with {widest:,} inputs: pass at least {enough:,} texts like these")
+    inputs = min(l.shape[1] for l in linears(model))
+    if n >= (enough := max(32, math.ceil(inputs*n/tokens))): return
+    warnings.warn(f"{n} text{'s'*(n > 1)} with {tokens:,} tokens in all {'are' if n > 1 else 'is'} too few to say "
+        f"anything of layers with {inputs:,} inputs and more: pass at least {enough:,} texts like these")
 
 # %% ../../nbs/rank/batches.ipynb #0batch02
 def choose_texts(
