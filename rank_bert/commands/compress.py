@@ -15,9 +15,8 @@ from pathlib import Path
 
 from .export import texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
-from .shell import (command, load_model, load_tokenizer, out_folder, save_results, saved_settings, say,
-                                      shows_progress)
-from ..models.folder import model_config
+from .shell import command, load_model, load_tokenizer, out_folder, save_results, say, shows_progress
+from ..models.folder import model_config, saved_settings
 from ..settings import Fraction, Goal, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
