@@ -12,8 +12,8 @@ import warnings
 from pathlib import Path
 
 from .rows import recorded_rows, validation_items
-from ..models.folder import model_config
-from .shell import command, load_tokenizer, out_folder, saved_settings, say, text_items, texts_per_row
+from ..models.folder import model_config, saved_settings
+from .shell import command, load_tokenizer, out_folder, say, text_items, texts_per_row
 from ..io import json_object
 from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
 

@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from ..checks import check_count, check_each, check_fields, check_text
-from .shell import check_source, labels_of, saved_settings, task_for
+from .shell import check_source, labels_of, task_for
+from ..models.folder import saved_settings
 from ..settings import Rows
 
 # %% ../../nbs/commands/rows.ipynb #a6dd3e41

@@ -29,7 +29,7 @@ from .vocabulary import keep_seen_words
 from ..io import check_new, json_object, json_text, needs_extra, new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
-from ..models.folder import model_config
+from ..models.folder import model_config, saved_settings
 from ..models.sizes import encoder_params, parameter_parts
 from ..rank.batches import DIVERGENCES, frozen, prediction_of
 from ..rank.bounds import check_enough, upper_bound
@@ -60,17 +60,14 @@ Source = namedtuple('Source', 'model tokenizer max_length results whole', defaul
 
 def _open_folder(folder):
     "Open a saved model."
-    config, results = model_config(folder), folder/'results.json'
+    config, settings = model_config(folder), saved_settings(folder)
     if (Path(folder)/'modules.json').is_file():
         with needs_extra('dev'): from sentence_transformers import SentenceTransformer
         model = SentenceTransformer(str(folder), device='cpu', local_files_only=True)
         return Source(model, model.tokenizer, model.max_seq_length, None)
     classifier = 'SequenceClassification' in str(config.get('architectures'))
     model = open_model(AutoModelForSequenceClassification, folder)[0] if classifier else get_encoder(folder)
-    saved = json_object(results, object) if results.is_file() else {}
-    settings = saved.get('settings') if isinstance(saved, dict) else None
-    length = settings.get('max_length') if isinstance(settings, dict) else None
-    return Source(model, get_tokenizer(folder), length, results if settings else None)
+    return Source(model, get_tokenizer(folder), settings.get('max_length'), folder/'results.json' if settings else None)
 
 # %% ../../nbs/deploy/export.ipynb #de000010
 def _open_source(model, tokenizer, max_length):

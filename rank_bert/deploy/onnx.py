@@ -86,7 +86,6 @@ def _name_weights(m, enc):
 def to_onnx(
     graph:TextGraph, # What to export
     file:str|Path, # File to write
-    first_token:bool=True, # Leave out what the head does not read of the last layer?
 )->list: # From `keep_first_token`
     "Trace a model, and write it as an ONNX graph in float32."
     with needs_extra('onnx'): import onnx, onnxscript
@@ -95,7 +94,7 @@ def to_onnx(
         warnings.simplefilter('ignore') # the exporter warns of its own code
         try:
             program = trace(graph)
-            cut = keep_first_token(program) if first_token else []
+            cut = keep_first_token(program)
             m = torch.onnx.export(program, dynamic_shapes=names, input_names=graph.inputs,
                                   output_names=graph.outputs, dynamo=True, verbose=False).model_proto
         except (RuntimeError, ValueError, TypeError) as e: # both exporters' own errors are RuntimeErrors

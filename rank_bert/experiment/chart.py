@@ -159,12 +159,11 @@ _SVG_CHANGES = [(r'<metadata>.*?</metadata>', ''), (r'<g id="[^"]*"', '<g'), # w
 # %% ../../nbs/experiment/chart.ipynb #2d9bff42
 def svg_element(
     draw, # Function that draws on Matplotlib axes
-    size:tuple=(4.7, 3.), # Inches
     label:str='', # Description for screen readers
 ): # Element of `fastcore.xml`
     "Turn a plot into an SVG element for the page, without a label of the vertical axis."
     with mpl.rc_context({**_STYLE, 'svg.hashsalt': label}):
-        fig = Figure(figsize=size, layout='constrained')
+        fig = Figure(figsize=(4.7, 3.), layout='constrained')
         ax = fig.subplots()
         draw(ax)
         ax.set_ylabel('')

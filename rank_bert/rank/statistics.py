@@ -293,7 +293,9 @@ class WordStatistics:
         if self.grads: self.grads.add(keep.flat(self.out.grad))
         self.out = None
 
-    def result(self):
-        "Return `counts`, and `grad_second_moment` where gradients were collected."
-        res = dict(counts=self.counts.float())
-        return res | dict(grad_second_moment=(self.grads.full()/max(self.tokens, 1)).float()) if self.grads else res
+# %% ../../nbs/rank/statistics.ipynb #bb08b347
+@patch
+def result(self:WordStatistics):
+    "Return `counts`, and `grad_second_moment` where gradients were collected."
+    res = dict(counts=self.counts.float())
+    return res | dict(grad_second_moment=(self.grads.full()/max(self.tokens, 1)).float()) if self.grads else res

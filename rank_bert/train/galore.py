@@ -33,13 +33,6 @@ class GaLore(Constraint):
         self.scale, self.roles, self._full, self._bases = check_positive(scale, 'scale'), roles, {}, {}
     def __getstate__(self): return {**self.__dict__, '_full': {}, '_bases': {}}
 
-    def restore(self):
-        "Put the matrices and gradients back."
-        for p, (data, grad) in self._full.items():
-            p.grad, p.data = None, data
-            p.grad = grad
-        self._full = {}
-
     def after_fit(self):
         "Give the learner its own step and the optimizer its full size back."
         enlarge_states(self.opt)
@@ -87,6 +80,15 @@ def turn_to(self:GaLore, p, state, grad, left):
     if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()):
         state.update(turn_state(state, p.shape, basis.T, left))
     return basis
+
+# %% ../../nbs/train/galore.ipynb #f641c5e8
+@patch
+def restore(self:GaLore):
+    "Put the matrices and gradients back."
+    for p, (data, grad) in self._full.items():
+        p.grad, p.data = None, data
+        p.grad = grad
+    self._full = {}
 
 # %% ../../nbs/train/galore.ipynb #acba5d82
 @patch

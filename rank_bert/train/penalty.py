@@ -54,12 +54,14 @@ class NuclearNormPenalty(Constraint):
     def after_train(self): self.lower()
     def after_fit(self): self.lower() # the fit may have ended within an epoch
 
-    def lower(self):
-        "Lower the singular values by what is due for the steps since the last time."
-        if not self._due: return
-        hypers, by, self._due = hypers_of(self.opt), self.weight_now()*self._due, 0
-        layers = [l for l in trainable(self.layers) if matrices_of(l)[0] in hypers]
-        threshold_layers(layers, {l.name: by*hypers[matrices_of(l)[0]]['lr'] for l in layers})
+# %% ../../nbs/train/penalty.ipynb #78c31964
+@patch
+def lower(self:NuclearNormPenalty):
+    "Lower the singular values by what is due for the steps since the last time."
+    if not self._due: return
+    hypers, by, self._due = hypers_of(self.opt), self.weight_now()*self._due, 0
+    layers = [l for l in trainable(self.layers) if matrices_of(l)[0] in hypers]
+    threshold_layers(layers, {l.name: by*hypers[matrices_of(l)[0]]['lr'] for l in layers})
 
 # %% ../../nbs/train/penalty.ipynb #bab3077f
 @patch
