@@ -19,8 +19,8 @@ from fastcore.basics import chunked
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, promise_of
-from ..models.folder import model_config
-from .shell import (command, load_classifier, load_tokenizer, printable, read_texts, saved_settings,
+from ..models.folder import model_config, saved_settings
+from .shell import (command, load_classifier, load_tokenizer, printable, read_texts,
                                       say, say_json, say_scores, text_items, texts_per_row)
 from ..settings import Fit, Rows, in_shell, option, text_as
 

@@ -7,8 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/commands/shell.html.md"""
 # %% auto #0
 __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
            'if_interrupted', 'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source', 'load_classifier',
-           'load_model', 'load_tokenizer', 'save_results', 'read_texts', 'text_items', 'saved_settings',
-           'texts_per_row', 'run_line']
+           'load_model', 'load_tokenizer', 'save_results', 'read_texts', 'text_items', 'texts_per_row', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
 import argparse, io, os, runpy, shlex, sys, tempfile, warnings
@@ -26,7 +25,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 from .. import __version__
 from ..checks import check_name, shown
 from ..io import json_object, json_text
-from ..models.folder import has_tokenizer, model_config
+from ..models.folder import has_tokenizer, model_config, saved_settings
 from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
@@ -431,16 +430,6 @@ def text_items(
         if len(parts) != n:
             raise ValueError(f"text {i} has {len(parts)} part{'s'[:len(parts) > 1]}, but {example} {kinds[n]}")
         yield tuple(parts) if n == 2 else text
-
-# %% ../../nbs/commands/shell.ipynb #239b7ac1
-def saved_settings(
-    folder:str|Path, # Folder of a saved model
-)->dict: # Settings of the command that wrote it, such as `task` and `source`; empty if we know none
-    "Read the settings in the `results.json` of a folder."
-    f = Path(folder).expanduser()/'results.json'
-    record = json_object(f, object) if f.exists() else {}
-    settings = record.get('settings') if isinstance(record, dict) else None # somebody else's results.json
-    return settings if isinstance(settings, dict) else {}
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
 def texts_per_row(

@@ -80,11 +80,10 @@ def _wordpiece_vocab(words, vocab_size=2000, min_frequency=2):
 def train_wordpiece(
     texts:list, # Texts to learn from
     vocab_size:int=2000, # Largest number of pieces
-    min_frequency:int=2, # Fewest occurrences of a joined pair
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case); save it with `save_pretrained`
     "Train a WordPiece tokenizer, the same one each time."
     norm, split, words = BertNormalizer(lowercase=True), BertPreTokenizer(), Counter()
     for o in check_texts(texts): words.update(w for w, _ in split.pre_tokenize_str(norm.normalize_str(o)))
-    vocab = _wordpiece_vocab(words, vocab_size, min_frequency)
+    vocab = _wordpiece_vocab(words, vocab_size)
     return BertTokenizerFast(vocab={o: i for i, o in enumerate(vocab)}, model_max_length=max_length, do_lower_case=True)

@@ -15,14 +15,11 @@ from multiprocessing import connection, get_all_start_methods, get_context, pare
 import torch
 
 from ..io import needs_extra
+from ..rank.registry import Registry
 
 # %% ../../nbs/experiment/executors.ipynb #exe00006
-EXECUTORS = {} # name -> function of a runner, the number of workers, what to call meanwhile, and an address
-
-def executor(f):
-    "Register a function under its name."
-    EXECUTORS[f.__name__] = f
-    return f
+EXECUTORS = Registry('executor') # name -> f(runner, number of workers, what to call meanwhile, address)
+executor = EXECUTORS.add
 
 # %% ../../nbs/experiment/executors.ipynb #exe00008
 class _Worker:
@@ -55,7 +52,7 @@ def _fresh_processes(module):
     return res
 
 # %% ../../nbs/experiment/executors.ipynb #exe00011
-@executor
+@executor('local')
 def local(
     runner, # A `Runner`, such as a `Sweep`
     n:int, # Workers
@@ -80,7 +77,7 @@ def local(
         warnings.warn(f'the {n} workers ended early (with {codes}): this process does the rest of their runs')
 
 # %% ../../nbs/experiment/executors.ipynb #exe00016
-@executor
+@executor('ray')
 def ray(
     runner, # A `Runner`, such as a `Sweep`
     n:int, # Workers

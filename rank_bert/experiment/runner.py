@@ -20,7 +20,7 @@ import pandas as pd
 from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
-from ..checks import check_count, check_name
+from ..checks import check_count
 from .executors import EXECUTORS
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
                                         short_names, to_table)
@@ -263,7 +263,7 @@ def run(self:Runner,
     retry_failed:bool=False, # Do the runs again that failed?
 )->pd.DataFrame: # As `results`
     "Do all runs that are not done, and write `results.csv`, also when interrupted."
-    others = EXECUTORS[check_name(executor, 'executor', EXECUTORS)]
+    others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
     self._refuse_changed()
     self.store.open()

@@ -66,10 +66,12 @@ class Calibration(dict):
         super().__init__({n: Statistics(s, **counts(n)) for n, s in stats.items()})
         self.words = Statistics(words or {}, **counts(None))
 
-    def __repr__(self):
-        names = [k for s in list(self.values())[:1] for k, v in s.items() if torch.is_tensor(v)]
-        return (f"Calibration of {len(self)} linear layers on {self.samples:,} sentences ({self.tokens:,} tokens), "
-            f"fisher={self.fisher!r}: {', '.join(names)}")
+# %% ../../nbs/rank/calibrate.ipynb #dd016a43
+@patch
+def __repr__(self:Calibration):
+    names = [k for s in list(self.values())[:1] for k, v in s.items() if torch.is_tensor(v)]
+    return (f"Calibration of {len(self)} linear layers on {self.samples:,} sentences ({self.tokens:,} tokens), "
+        f"fisher={self.fisher!r}: {', '.join(names)}")
 
 # %% ../../nbs/rank/calibrate.ipynb #0calib2
 @patch

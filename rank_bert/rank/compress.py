@@ -208,8 +208,7 @@ def start_recipe(
     given = [p for p in parts if not (ready and p.chooses)]
     check_recipe(given, goal, texts=data is not None and not ready, labels=learner is not None)
     _feasible(model, parts, goal)
-    searches = goal.limit == 'max_changed' # looks at texts to find where to begin
-    if data is not None and not ready and (wants or searches):
+    if data is not None and not ready and (wants or goal.limit == 'max_changed'): # a search looks at texts to begin
         state.texts = texts_from(model, data, goal.n_samples, goal.seed)
         if learner or iter(data) is not data: state.data = data
     return state

@@ -365,8 +365,7 @@ def plot_spectra(
             ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
         if log: ax.set_yscale('log')
-    handles = axs[0].lines
-    axs[0].legend([handles[0], handles[-2], handles[-1]], ['first layer', 'last layer', 'noise'], fontsize='small')
+    axs[0].legend([axs[0].lines[i] for i in (0, -2, -1)], ['first layer', 'last layer', 'noise'], fontsize='small')
     return axs
 
 # %% ../../nbs/rank/metrics.ipynb #564ddf11
