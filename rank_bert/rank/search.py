@@ -46,8 +46,8 @@ def sequence_of(
 )->list: # Budgets to test
     "Choose budgets to test, by a few looks at texts of the fit."
     at = bisect_right(budgets, max_changed, key=changed) # of the first that changes too much
-    begin = max(0, at - 2)
-    return [*budgets[:begin:4], *budgets[begin:]]
+    begin = max(0, at - 3)
+    return [*budgets[:begin:3], *budgets[begin:]]
 
 # %% ../../nbs/rank/search.ipynb #se000015
 def _ids(batch): return tuple(split_batch(batch)[0]['input_ids'].flatten().tolist())
