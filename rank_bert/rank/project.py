@@ -25,11 +25,9 @@ from .registry import Registry
 def leading_right(
     x:torch.Tensor, # Matrix or stack of matrices `(..., m, n)`
     rank:int, # From 1 to min(m, n)
-)->torch.Tensor: # Orthonormal `(..., n, rank)`, in ascending order of singular values
+)->torch.Tensor: # Orthonormal `(..., n, rank)`, in descending order of singular values
     "Compute the leading right singular vectors."
-    y = to_float64(x)
-    if y.shape[-2] >= y.shape[-1]: return torch.linalg.eigh(y.mT@y)[1][..., -rank:].to(x)
-    return torch.linalg.qr(y.mT@torch.linalg.eigh(y@y.mT)[1][..., -rank:])[0].to(x)
+    return torch.linalg.qr(gram_svd(x, rank).right.mT)[0].to(x) # orthonormal also where singular values are zero
 
 # %% ../../nbs/rank/project.ipynb #1b5a4e76
 Projected = namedtuple('Projected', 'matrix basis columns rows')
