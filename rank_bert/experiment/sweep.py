@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_several, check_text)
 from ..data.glue import glue_source, glue_task, task_folder
-from .methods import Compressor, needs_texts
+from .methods import Compressor
 from .runner import Runner
 from .store import Run, Store, dense_run, differences, folder_state, library_versions, settings_hash, write_json
 from .timing import architecture, time_models
@@ -129,10 +129,11 @@ def settings(self:Sweep,
     run:Run,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
-    data = dict(n_calibration=self.goal.n_samples, texts='longest') if needs_texts(run.method) else {}
+    parts = [] if run.method == 'dense' else parse(run.method)
+    data = dict(n_calibration=self.goal.n_samples, texts='longest') if any(p.needs == 'texts' for p in parts) else {}
     same = ('n_samples', *(['steps'] if not data else []))
-    if run.method != 'dense' and (own := own_files()): data['imported'] = [*own.values()]
-    shrinks = run.method != 'dense' and any(p.shrinks for p in parse(run.method))
+    if parts and (own := own_files()): data['imported'] = [*own.values()]
+    shrinks = any(p.shrinks for p in parts)
     data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
         and (v := getattr(self.goal, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
