@@ -69,7 +69,7 @@ def _narrow(state, kinds, method, steps, price, fixed, multiple_of):
     picks = _within(choices + others, state.goal, _total(price, _shapes(state.dense).values()), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
-    if not spent: return state.model, stats, 0.
+    if all(len(level.keep) == o.outer.shape[1] for o, level in picks): return state.model, stats, 0.
     return *narrowed(state.model, stats, picks), spent
 
 def _decomposed(state, method):
