@@ -98,7 +98,8 @@ def ray(
         if address and not ray.is_initialized(): raise ConnectionError(f'no Ray cluster at {address}: {why}') from e
     finally:
         if began: ray.shutdown()
-    if look(): warnings.warn(f'Ray ended early ({why or "its workers have stopped"}): this process does the rest of the runs')
+    why = why or 'its workers have stopped'
+    if look(): warnings.warn(f'Ray ended early ({why}): this process does the rest of the runs')
 
 def _dead_processes(ray):
     "Name the processes without which a Ray that we began on this machine is dead."

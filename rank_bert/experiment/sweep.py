@@ -169,8 +169,9 @@ def _refuse_swapped(folder, settings):
     then = record.get('files', now)
     odd = differences(record.get('settings', settings), settings)
     odd += [f'{k} has changed' for k in sorted({*then, *now}) if then.get(k) != now.get(k)]
-    if odd: raise ValueError(f"{folder} is not the model that this sweep fine-tuned: {'; '.join(odd)}. Put back what was "
-        "there, or remove the folder, and do the failed runs again")
+    if odd:
+        raise ValueError(f"{folder} is not the model that this sweep fine-tuned: {'; '.join(odd)}. Put back what was "
+            "there, or remove the folder, and do the failed runs again")
 
 # %% ../../nbs/experiment/sweep.ipynb #28e78fea
 @patch

@@ -158,7 +158,7 @@ def _wanted_statistics(statistics, fisher):
 @torch.inference_mode(False)
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
-    batches, # Any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask`, (batch, length); or texts
+    batches, # Texts, or any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask`
     n_samples:int=1024, # Sentences to use, fewer if there are fewer; None for all
     fisher:str='true', # Gradients: 'true' (no labels needed), 'empirical' (labels), or None for activations only
     statistics=None, # Names of what to collect; all when None

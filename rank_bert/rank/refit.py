@@ -292,7 +292,7 @@ def refit_head(self:Walk, ridge=.1):
 @dataclass
 class Refit:
     "What `refit` did."
-    divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map'), or 'svd' -> mean divergence on others
+    divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map'), or 'svd' -> mean on others
     kept:str # Which of these the model is; None where the refit did harm, 'svd' where plain SVD was better than all
     samples:int # Sentences of the fit
     held_out:int # Sentences held out
