@@ -322,8 +322,8 @@ Cost = Arg(str, lambda value, name: value if callable(value) else check_value(va
 class Goal(Settings):
     "How small a model shall get, and how the parts of a recipe share that out."
     budget:Fraction = None # Fraction of the cost of the encoder's linear layers to keep, in (0, 1]
-    max_loss_increase:Positive = None # Or: keep as little as is predicted to raise the loss by no more (nats a text)
-    max_changed:Share = None # Or: keep as little as changes at most this share of the answers, tested on texts set aside
+    max_loss_increase:Positive = None # Instead of a budget: largest predicted increase of the loss, in nats a text
+    max_changed:Share = None # Instead of a budget: largest share of answers that may change, tested on texts set aside
     confidence:Share = .95 # Probability with which max_changed is kept
     tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)
     allocator:str = 'default' # How layers share it: uniform, energy, optimal, or default: optimal with kronecker, else uniform

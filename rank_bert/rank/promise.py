@@ -185,8 +185,8 @@ class Verdict(NamedTuple):
     upper:float # And from above, each with the confidence of the promise
     def __str__(self):
         return (f"the promise {'is ' if self.verdict != 'holds' else ''}{self.verdict} on these texts: "
-            f"{self.changed:,.5g} of {self.texts:,} answers changed, so the share is above {100*self.lower:.3g} % and "
-            f"below {100*self.upper:.3g} %, each with the confidence of the promise")
+            f"{self.changed:,.5g} of {self.texts:,} answers changed, so the share lies between {100*self.lower:.3g} % "
+            f"and {100*self.upper:.3g} %, each bound with the confidence of the promise")
 
 def still_holds(
     promise:Promise, # Of an earlier choice

@@ -211,7 +211,7 @@ def check_recipe(
             raise ValueError(f"{p.name} trains on rows with labels: use `Learner.compress`, rank-bert-compress with a "
                 "--task or --data, or a sweep")
         if p.needs and not (texts or labels):
-            raise ValueError(f"{p.name} needs to see data: pass texts or batches as data; only svd needs none")
+            raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs none")
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and goal.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
