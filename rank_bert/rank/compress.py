@@ -188,7 +188,7 @@ def default_recipe(
     "Write the recipe that the short arguments stand for."
     for k, v in dict(refit=refit, neurons=neurons).items():
         if v is not None: check_value(v, bool, k)
-    if refit is False and 'refit' in (method or '').split('+'):
+    if refit is False and 'refit' in str(method).split('+'):
         raise ValueError(f"{method!r} names a refit, and refit=False (--no-refit) leaves it out: drop one of them")
     fits = texts and method is None if refit is None else refit
     return f"{'neurons+'*bool(neurons)}{'kronecker' if method is None else method}{'+refit'*bool(fits)}"
