@@ -1,4 +1,4 @@
-"""List the commands where your scripts are not on the path.
+"""Run the commands where your scripts are not on the path.
 
 Docs: https://rank-bert.github.io/rank_bert/main.html.md"""
 
@@ -8,7 +8,16 @@ Docs: https://rank-bert.github.io/rank_bert/main.html.md"""
 __all__ = []
 
 # %% ../nbs/main.ipynb #0main003
-from .cli import help as list_commands
+import sys
+from .checks import check_name
 
 # %% ../nbs/main.ipynb #0main006
-if __name__ == '__main__': list_commands()
+if __name__ == '__main__':
+    name, *args = sys.argv[1:] if sys.argv[1:] and sys.argv[1][0] != '-' else ['help', *sys.argv[1:]]
+    sys.argv = [f'rank-bert-{name}', *args] # before the commands are imported, which look at it
+    from rank_bert.cli import COMMANDS
+    try: command = COMMANDS[check_name(sys.argv[0], 'command', COMMANDS)]
+    except ValueError as e:
+        print(f'rank_bert: error: {e}', file=sys.stderr)
+        sys.exit(2)
+    command()

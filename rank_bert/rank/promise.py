@@ -1,4 +1,4 @@
-"""Choose the smallest model that changes at most one answer in a hundred, with 95 % confidence.
+"""Find a small model that changes at most one answer in a hundred, with 95 % confidence.
 
 Docs: https://rank-bert.github.io/rank_bert/rank/promise.html.md"""
 
