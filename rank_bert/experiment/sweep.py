@@ -29,7 +29,7 @@ from ..io import check_new, json_object, new_folder, own_files
 from ..models.anatomy import linears
 from ..models.base_models import is_model_folder
 from ..rank.allocate import default_allocator
-from ..rank.decomposed import flops_per_token
+from ..rank.decomposed import check_cost, flops_per_token
 from ..models.sizes import encoder_params
 from ..rank.layers import break_even
 from ..rank.recipe import dense_size, parse, recipe_name
@@ -71,6 +71,7 @@ class Sweep(Runner):
         self.methods = check_several(methods, 'methods', recipe_name)
         self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
+        check_cost(goal.cost)
         self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         for o in (*self.models, self.rows.tokenizer): o and is_model_folder(o)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 import numpy as np, torch, torch.nn as nn
 from fastcore.meta import delegates
-from ..checks import check_name
 from ..models.sizes import encoder_params
 from ..models.anatomy import heads_of, linears, neurons_of
 from rank_bert.rank.allocate import (COSTS, BudgetError, Choices, check_least, default_allocator, layer_choices, optimal,
@@ -21,7 +20,7 @@ from rank_bert.rank.allocate import (COSTS, BudgetError, Choices, check_least, d
 from .batches import batches_from, choose_texts, embeds, warn_few
 from .calibrate import Calibration
 from .decompose import DECOMPOSITIONS
-from .decomposed import MEASURES, Compression, Decomposed, cost_for, smallest_plan
+from .decomposed import Compression, Decomposed, check_cost, cost_for, smallest_plan
 from .offers import NEURON_STATISTICS, narrowed, narrowing_choices, narrowings
 from .plan import RankPlan, expand_fixed_ranks
 from rank_bert.rank.recipe import (PARTS, Part, State, apply_recipe, check_recipe, dense_size, finish_recipe, parse,
@@ -234,7 +233,7 @@ def _feasible(model, parts, goal):
     for p in choosers: default_allocator(goal.allocator, *[k for k in p.chooses if k not in _KINDS][:1] or [None],
         narrows=bool(set(p.chooses) & set(_KINDS)))
     fixed = expand_fixed_ranks(model, goal.fixed_ranks)
-    if not callable(goal.cost): check_name(goal.cost, 'cost', [*COSTS, *MEASURES.names()])
+    check_cost(goal.cost)
     first = next((p for p in parts if p.shrinks), None)
     chosen = [k for p in choosers for k in p.chooses]
     if goal.max_loss_increase and (odd := [k for k in chosen if k not in _KINDS and not DECOMPOSITIONS[k].nats]):
