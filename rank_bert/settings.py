@@ -68,8 +68,11 @@ Steps = Arg(int, partial(check_count, most=100), 'N')
 def text_as(
     metavar:str, # Such as 'FILE'
 )->Arg:
-    "Make the type of an argument that takes a text or a path."
-    return Arg(str, lambda value, name: check_value(value, str, name), metavar)
+    "Make the type of an argument that takes a text or a path; neither may be empty."
+    def check(value, name):
+        if value == '': raise ValueError(f"{name} must not be empty, got '': leave it out for the default")
+        return check_value(value, str, name)
+    return Arg(str, check, metavar)
 
 # %% ../nbs/settings.ipynb #5e771013
 def one_of(*names)->type:
