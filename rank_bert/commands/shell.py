@@ -158,7 +158,9 @@ def _run_in_shell(name, run):
         raise SystemExit(141)
     except KeyboardInterrupt: _stop(name, ': '.join(filter(None, ['interrupted', _after_ctrl_c.get()()])), 130)
     except _WRONG_INPUT as e: _stop(name, str(e) or type(e).__name__, 2, e)
-    except Exception as e: _stop(name, f'{type(e).__name__}: {e} (RANK_BERT_DEBUG=1 shows where)', 1, e)
+    except Exception as e:
+        if 'home directory' in str(e): _stop(name, 'a path begins with ~ and the name of nobody here', 2, e)
+        _stop(name, f'{type(e).__name__}: {e} (RANK_BERT_DEBUG=1 shows where)', 1, e)
 
 # %% ../../nbs/commands/shell.ipynb #f6e0e69a
 class _Help(script._HelpFormatter):

@@ -21,6 +21,7 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
+from ..models.base_models import find_config
 from .executors import EXECUTORS
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
                                         short_names, to_table)
@@ -110,6 +111,15 @@ def _refuse_changed(self:Runner):
 def is_tuned(self:Runner, run):
     "Tell whether the model that a run starts from is fine-tuned."
     return (self.model_folder(run)/'tuning.json').is_file()
+
+@patch
+def _refuse_missing(self:Runner):
+    "Raise `OSError` if none of the models is to be had."
+    if any(map(self.is_tuned, self.grid())): return
+    for m in self.models:
+        try: return find_config(m)
+        except OSError as e: missing = e
+    raise missing
 
 @patch
 def state_text(self:Runner)->str:
@@ -266,6 +276,7 @@ def run(self:Runner,
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
     self._refuse_changed()
+    self._refuse_missing()
     self.store.open()
     for r in self.grid() if retry_failed else ():
         if (self.stored(r) or {}).get('status') == 'failed': self.run_file(r).unlink()

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'get_pretrained_model', 'get_tokenizer',
-           'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
+           'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'find_config', 'get_pretrained_model',
+           'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -225,11 +225,17 @@ def _record_origin(model, origin):
     return model
 
 # %% ../../nbs/models/base_models.ipynb #a0cba65d
+def find_config(
+    name:str, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
+): # Configuration
+    "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
+    if name in BERT_CONFIGS: return bert_config(name)
+    if is_model_folder(name): return load_config(str(Path(name).expanduser()))
+    return _cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
+
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights."
-    if name in BERT_CONFIGS: config = bert_config(name)
-    elif is_model_folder(name): config = load_config(str(Path(name).expanduser()))
-    else: config, _ = _cached_or_hub(lambda **kw: load_config(name, **kw), name)
+    config = find_config(name)
     if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
     config.weights_from = None
     if hasattr(config, 'quantization_config'): del config.quantization_config
