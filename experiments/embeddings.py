@@ -116,7 +116,7 @@ def main(
             told = getattr(model, 'heal', None)
             for corpus, scores in bench.scores(model):
                 row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=encoder_params(model)['linear'],
-                    seconds=round(seconds), steps=told.steps if told else 0) | {k: round(v, 4) for k, v in scores.items()}
+                    seconds=round(seconds), steps=told.steps if told else 0, threads=threads) | {k: round(v, 4) for k, v in scores.items()}
                 new = not out.exists()
                 with open(out, 'a', newline='') as f:
                     writer = csv.DictWriter(f, row)

@@ -74,7 +74,7 @@ class Healing:
         dense:nn.Module, # The model to come close to
         small:nn.Module, # The compressed model; copied
         rows:list, # `sentences` to train on
-        lr:float=1e-3, # Highest learning rate
+        lr:float=5e-4, # Highest learning rate
         bs:int=32, # Texts in a batch
         seed:int=42, # For the order of the texts
         tokens:float=1., # Weight of the error of the hidden states
@@ -220,7 +220,7 @@ def heal(
     texts, # Strings where the model has a tokenizer, or batches; labels are not used
     minutes:float=10, # Time to train
     steps:int=None, # Batches to train on instead, for the same model each time
-    lr:float=1e-3, # Highest learning rate
+    lr:float=5e-4, # Highest learning rate
     bs:int=32, # Texts in a batch
     tokens:float=None, # Weight of the error of all tokens' hidden states; default: 1 for embeddings, else 0
     holdout:int=256, # Texts to set aside, at most a quarter of them
@@ -257,7 +257,7 @@ def heal(
 
 # %% ../../nbs/rank/heal.ipynb #4ff108ba
 @part('heal', needs='texts', statistics=())
-def heal_part(state, minutes:float=10, steps:int=None, lr:float=1e-3, file:str=None):
+def heal_part(state, minutes:float=10, steps:int=None, lr:float=5e-4, file:str=None):
     "Train factors, biases and norms toward the dense model, without labels."
     texts = state.learner.dls.train.new() if state.learner else state.texts if state.data is None else state.data
     return heal(state.dense, state.model, texts, minutes, steps, lr, state=file, seed=state.goal.seed,
