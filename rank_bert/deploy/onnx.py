@@ -168,6 +168,7 @@ def _int8_tables(m, least=256):
 def quantize_onnx(
     source:str|Path, # From `to_onnx`
     file:str|Path, # File to write
+    reduce_range:bool=False, # 7 bits a weight, where a processor without VNNI would overflow with 8?
 ):
     "Write an ONNX graph again with int8 weights, for dynamic quantisation."
     with needs_extra('onnx'):
@@ -177,4 +178,4 @@ def quantize_onnx(
     _int8_tables(m)
     m.metadata_props.add(key='onnx.quant.pre_process', value='onnxruntime.quant') # or it advises to do what is done
     quantize_dynamic(m, str(file), per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=_float_products(m),
-                     op_types_to_quantize=['MatMul', 'Gemm'])
+                     op_types_to_quantize=['MatMul', 'Gemm'], reduce_range=reduce_range)
