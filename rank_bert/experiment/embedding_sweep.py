@@ -138,8 +138,10 @@ def _read(self:EmbeddingSweep, data, valid, text_cols, score_col):
     named = valid is None or isinstance(valid, Real) or splits
     others = {} if named else text_tables(valid)
     first = next(iter(tables.values()))
-    if score_col is None and 'score' in first: score_col = 'score'
+    asked, score_col = score_col, score_col or ('score' if 'score' in first else None)
     cols = check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
+    if len(cols) < 2 and asked:
+        raise ValueError(f'score_col names a score of two texts, and {cols[0]!r} is one column: give two text_cols')
     if len(cols) < 2: score_col = None
     self.cols, self.score_col = cols, score_col
     self.tables, others = ({k: _with_texts(t, cols, score_col, k) for k, t in o.items()} for o in (tables, others))

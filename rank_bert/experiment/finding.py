@@ -70,11 +70,13 @@ def _beats(mean, sd, baseline, margin=.01):
 # %% ../../nbs/experiment/finding.ipynb #f41652e1
 def _kept_of_embeddings(small):
     "Say what the best method keeps of the embeddings at each budget."
-    best = lambda g: g.sort_values('score').groupby('budget', sort=False).tail(1).sort_values('budget', ascending=False)
+    order = dict(by=['budget', 'score'], ascending=False, kind='stable')
+    best = lambda g: g.sort_values(**order).groupby('budget', sort=False).head(1)
     listed = lambda texts: ', '.join(texts[:-2] + [' and '.join(texts[-2:])])
     share = lambda x: f'{100*x:.0f} %'
     size = lambda r: f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
-    top, base, several = [*best(small).itertuples()], small[small.method.map(is_baseline)], small.allocator.nunique() > 1
+    top, base = [*best(small).itertuples()], small[small.method.map(is_baseline)]
+    several = small.groupby('method').allocator.nunique().max() > 1
     first = f'{share(top[0].score)} stay at {size(top[0])} of the linear weights'
     answer = f"Of a text's ten nearest neighbours {listed([first, *(f'{share(r.score)} at {size(r)}' for r in top[1:])])}."
     ways = {}

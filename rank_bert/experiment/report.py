@@ -144,7 +144,7 @@ def _plots(g, styles, name):
     plots = [(f'{metric[:1].upper()}{metric[1:]}', share, f'score of {name} by fraction kept',
               lambda ax: plot_scores(g, ax, styles, INK))]
     if has_divergence(g):
-        plots.append(('Divergence from the dense model', f'{divergence_unit(g)}, log scale; lower is better',
+        plots.append(('Divergence', f'from the dense model, {divergence_unit(g)}, log scale',
                       f'divergence of {name} by fraction kept', lambda ax: plot_divergence(g, ax, styles)))
     return H.Div(*(H.Figure(H.Figcaption(title, ' ', _soft(unit)), svg_element(draw, label=label))
                    for title, unit, label, draw in plots), cls='plots')
@@ -224,13 +224,20 @@ def summary_table(
     if of_embeddings(summary): one += ['change', 'change_error'] # from 1, so they say the same as the score
     return t.drop(columns=one).dropna(axis=1, how='all')
 
+# %% ../../nbs/experiment/report.ipynb #380a65c1
+def _numbers_in(text):
+    "Read the numbers of a JSON object; none from what is damaged."
+    try: return {k: float(v) for k, v in json.loads(text).items() if k not in SCHEMA and isinstance(v, (int, float))}
+    except (AttributeError, TypeError, ValueError): return {}
+
 def metrics_table(
     df:pd.DataFrame, # From `read_sweep`
 )->pd.DataFrame: # A row for each task, model, method, allocator and budget
     "Average every metric over seeds."
     done = df[df.status == 'done']
-    t = done[[*GROUP, 'kept']].join(pd.DataFrame([json.loads(o) for o in done.metrics], index=done.index).astype(float))
-    return t.groupby(GROUP, sort=False).mean().round(4).reset_index()
+    t = pd.DataFrame(list(map(_numbers_in, done.metrics)), index=done.index)
+    t = done[[*GROUP, 'kept']].join(t.rename(columns=lambda o: o.replace('_', ' ')))
+    return t.groupby(GROUP, sort=False).mean().reset_index()
 
 # %% ../../nbs/experiment/report.ipynb #0680db52
 def tables_section(

@@ -219,7 +219,7 @@ def cell_text(
 )->str: # As a report shows it
     "Write a value of a column."
     if isinstance(value, str) or pd.isna(value): return value if isinstance(value, str) else '–'
-    return (SCHEMA.get(column, Field()).write or _G)(value)
+    return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
 def _check_record(record, name='record'):

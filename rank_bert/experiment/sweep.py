@@ -253,7 +253,9 @@ def _result(self:Sweep, run, compressor, about):
     model = state.model if state else dense
     res = about | self._measure(model, dense) | self._scores(run, compressor, state)
     if state: res['reused'] = compressor.reused
-    if state and state.exported: res['bytes'] = state.exported.bytes
+    if out := state and state.exported:
+        res['bytes'] = out.bytes
+        res['architecture']['engine'] = [out.engine, out.precision]
     done = getattr(state and model, 'compression', None)
     if done and done.nats and parse(run.method)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
     if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
