@@ -15,10 +15,39 @@ from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
 from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
 
+# %% ../../nbs/commands/sweep.ipynb #e5c00002
+def _without_labels(rows, score_col, models):
+    "Tell whether to sweep over sentence encoders, on texts without labels."
+    if score_col and (rows.label_col or not rows.data):
+        raise ValueError(f"{option('score_col')} is for a SentenceTransformer and a file of texts without labels: pass "
+                         f"{option('data')} FILE, and no {option('label_col')}")
+    if not rows.data or rows.label_col: return False
+    from rank_bert.data.tables import read_data
+    if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
+    from rank_bert.experiment.embedding_sweep import is_sentence_transformer
+    odd = [o for o in models if not is_sentence_transformer(o)]
+    if not odd: return True
+    raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: name "
+                     f"the column with {option('label_col')}, or pass another of the {option('models')}")
+
+# %% ../../nbs/commands/sweep.ipynb #e5c00003
+_ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
+
+def _embedding_sweep(rows, score_col, fit, **settings):
+    "Make a sweep over sentence encoders, which are not fine-tuned."
+    changed = [k for a, b in ((fit, _FIT), (rows, _ROWS)) for k, v in a.asdict().items() if v != getattr(b, k)]
+    if odd := [k for k in changed if k not in ('data', 'valid', 'text_cols', 'n_train')]:
+        raise ValueError(f'{option(odd[0])} is about fine-tuning on labels, and this sweep over sentence encoders does '
+                         'none: leave it out')
+    from rank_bert.experiment.embedding_sweep import EmbeddingSweep
+    return EmbeddingSweep(rows.data, valid=rows.valid, text_cols=rows.text_cols, score_col=score_col,
+                          n_train=rows.n_train, **settings)
+
 # %% ../../nbs/commands/sweep.ipynb #154c5959
-def _sweep_of(tasks, rows, **settings):
+def _sweep_of(tasks, rows, score_col, **settings):
     "Make a sweep over GLUE tasks or a file; without either, over the sample."
     Rows(task=tasks and ', '.join(tasks), source=rows.source, data=rows.data) # checks that one of them is named
+    if _without_labels(rows, score_col, settings['models']): return _embedding_sweep(rows, score_col, **settings)
     if rows.data:
         from rank_bert.experiment.text_sweep import TextSweep
         return TextSweep(rows_of(rows), rows=rows, **settings)
@@ -26,8 +55,6 @@ def _sweep_of(tasks, rows, **settings):
     source = rows.source or (None if tasks else 'sample')
     for o in tasks or (): check_source(source, o)
     return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), **settings)
-
-
 
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):
@@ -58,9 +85,10 @@ def sweep(
     methods:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
     allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the method
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
-    seeds:several(Seed)='1,2,3', # One fine-tuning for each, separated by commas
-    rows:Rows.but('task', 'texts')=Rows(max_length=128),
-    fit:Fit.but('seed', 'bf16')=Fit(epochs=8),
+    seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
+    score_col:str=None, # For a SentenceTransformer: column with how similar two texts are (default: score, if there is one)
+    rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet, or txt without labels')=_ROWS,
+    fit:Fit.but('seed', 'bf16')=_FIT,
     goal:Goal.but('budget', 'allocator', 'seed')=Goal(),
     latency:Latency.but('repeats')=Latency(),
     runs:Runs=Runs(),
@@ -69,11 +97,12 @@ def sweep(
 ): # Data frame, one row a run
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
-    Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run"""
+    Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
+    Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     fit=fit, goal=goal, latency=latency)
     if demo: from rank_bert.experiment.demo import demo_sweep
-    s = demo_sweep(out) if demo else _sweep_of(tasks, rows, **settings)
+    s = demo_sweep(out) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)
     from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text

@@ -163,7 +163,13 @@ def read_parquet(
     return res
 
 # %% ../../nbs/data/tables.ipynb #37c61474
-READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet}
+def _read_txt(path):
+    "Make a frame of the lines of a text file."
+    lines = read_lines(path)
+    return pd.DataFrame(dict(text=lines), index=pd.RangeIndex(1, len(lines) + 1, name='line'), dtype=object)
+
+READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet,
+           '.txt': _read_txt}
 
 def read_file(
     path:str|Path, # File whose ending is among `READERS`

@@ -36,7 +36,8 @@ def _answer_by(model, predictor):
 # %% ../../nbs/deploy/parts.ipynb #21f2fb09
 class Exported:
     "A folder with an exported model, which goes when nobody needs it any more."
-    def __init__(self, engine): self.place, self.engine = tempfile.TemporaryDirectory(), engine
+    def __init__(self, engine, precision):
+        self.place, self.engine, self.precision = tempfile.TemporaryDirectory(), engine, precision
     @property
     def folder(self): return Path(self.place.name)/'model'
     @property
@@ -46,7 +47,7 @@ class Exported:
 def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(state, to:str=engine):
-        new, out, learn = copy.deepcopy(state.model), Exported(to), state.learner
+        new, out, learn = copy.deepcopy(state.model), Exported(to, precision), state.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(state.dense), None)
         export(new, tok, out.folder, to, precision, longest)
         if hasattr(encoder_of(new), 'classifier'): _answer_by(new, Predictor(out.folder, torch.get_num_threads()))

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/chart.html.md"""
 
 # %% auto #0
 __all__ = ['Style', 'FLOOR', 'INK', 'is_baseline', 'series_styles', 'score_baseline', 'baseline_is_near', 'plot_scores',
-           'has_divergence', 'plot_divergence', 'svg_element']
+           'has_divergence', 'of_embeddings', 'divergence_unit', 'plot_divergence', 'svg_element']
 
 # %% ../../nbs/experiment/chart.ipynb #347f1ad6
 import io, re
@@ -115,7 +115,7 @@ def plot_scores(
     return ax
 
 # %% ../../nbs/experiment/chart.ipynb #f46097d9
-FLOOR = 1e-7 # nats; the precision of float32
+FLOOR = 1e-7 # the precision of float32
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
 def has_divergence(
@@ -123,6 +123,18 @@ def has_divergence(
 )->bool:
     "Tell whether a summary has a divergence to draw; records of earlier versions have none."
     return bool(summary.get('divergence', pd.Series(dtype=float)).notna().any())
+
+def of_embeddings(
+    table:pd.DataFrame, # Runs, or their summary
+)->bool: # False for labels
+    "Tell whether the scores say what is left of the dense model's embeddings."
+    return bool(len(table)) and bool(table.metric.eq('neighbours').all())
+
+def divergence_unit(
+    summary:pd.DataFrame, # From `summarize`
+)->str:
+    "Name the unit of the divergences."
+    return '1 - cosine' if of_embeddings(summary) else 'nats a sentence'
 
 # %% ../../nbs/experiment/chart.ipynb #092821f0
 def plot_divergence(
@@ -140,7 +152,7 @@ def plot_divergence(
     powers = range(low, high + 1, 1 if high - low < 5 else 2)
     ax.set_yticks([10.**o for o in powers], [f'10{str(o).translate(_RAISED)}' for o in powers])
     ax.set_yticks([], minor=True)
-    ax.set_ylabel('divergence, nats a sentence')
+    ax.set_ylabel(f'divergence, {divergence_unit(summary)}')
     _scale_kept(ax, summary)
     return ax
 

@@ -10,7 +10,7 @@ __all__ = ['lossless', 'finding', 'cautions']
 # %% ../../nbs/experiment/finding.ipynb #b6ad3e1f
 import numpy as np, pandas as pd
 
-from .chart import is_baseline, score_baseline
+from .chart import is_baseline, of_embeddings, score_baseline
 from .statistics import error_of_change
 from .store import BUSY, percent_text, short_names
 
@@ -67,6 +67,27 @@ def _beats(mean, sd, baseline, margin=.01):
     "Tell whether a score _beats the baseline by more than its spread over seeds."
     return bool(pd.isna(baseline) or mean - np.nan_to_num(sd) > baseline + margin)
 
+# %% ../../nbs/experiment/finding.ipynb #f41652e1
+def _kept_of_embeddings(small):
+    "Say what the best method keeps of the embeddings at each budget."
+    order = dict(by=['budget', 'score'], ascending=False, kind='stable')
+    best = lambda g: g.sort_values(**order).groupby('budget', sort=False).head(1)
+    listed = lambda texts: ', '.join(texts[:-2] + [' and '.join(texts[-2:])])
+    share = lambda x: f'{100*x:.0f} %'
+    size = lambda r: f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
+    top, base = [*best(small).itertuples()], small[small.method.map(is_baseline)]
+    several = small.groupby('method').allocator.nunique().max() > 1
+    first = f'{share(top[0].score)} stay at {size(top[0])} of the linear weights'
+    answer = f"Of a text's ten nearest neighbours {listed([first, *(f'{share(r.score)} at {size(r)}' for r in top[1:])])}."
+    ways = {}
+    for r in top: ways.setdefault(_way(r, several), []).append(size(r))
+    text = f"That is with {next(iter(ways))}" if len(ways) == 1 else \
+        f"The best way is {listed([f'{w} at {listed(at)}' for w, at in ways.items()])}"
+    text += f"; the mean cosine with the dense embeddings is {listed([f'{1 - r.divergence:.3f}' for r in top])}."
+    if len(base) and len(base) < len(small):
+        text += f" The best baseline keeps {listed([share(r.score) for r in best(base).itertuples()])} of the neighbours."
+    return answer, text
+
 # %% ../../nbs/experiment/finding.ipynb #f41652f2
 def finding(
     summary:pd.DataFrame, # From `summarize`, one task and model
@@ -79,6 +100,7 @@ def finding(
     metric, small = str(d.metric).replace('_', ' '), small[small.kept < d.kept]
     told = f'The dense model has {metric} {_score_text(d.score, d.sd)}.'
     if not len(small): return 'We do not know: no smaller model was measured.', told
+    if of_embeddings(summary): return _kept_of_embeddings(small)
     if not _beats(d.score, d.sd, baseline, loss):
         return 'There is nothing to lose.', f'{told} That is hardly better than {what} ({baseline:.3f}).'
     best, several = _best_lossless(small, loss), small.allocator.nunique() > 1
@@ -102,7 +124,7 @@ def _cautions_of(name, g):
     if kept < 1:
         res.append(f'{name} came factorised, with {percent_text(kept)} kept: the fraction kept is relative to the '
                    'dense encoder, but FLOPs and speedup are relative to the model as it came.')
-    if seeds > 1 and g.metrics.nunique() == 1:
+    if seeds > 1 and g.metrics.nunique() == 1 and not of_embeddings(g):
         res.append(f'{name} is the same model for all {seeds} seeds: you do not see the spread of fine-tuning, '
                    'and a method that needs no data has no spread at all.')
     return res

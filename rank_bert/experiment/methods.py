@@ -23,21 +23,22 @@ from ..settings import Goal
 
 # %% ../../nbs/experiment/methods.ipynb #meth0012
 class Compressor:
-    "Apply recipes to one fine-tuned model, and share what they have in common."
+    "Apply recipes to one dense model, and share what they have in common."
     def __init__(self,
-        learn, # `EncoderLearner` of the fine-tuned model; untouched
+        model, # The dense model; untouched
+        data, # What to learn from: an `EncoderLearner` of this model, or texts
         goal:Goal=Goal(), # How to compress; runs have budget and allocator of their own
         lr:float=None, # Largest learning rate of parts that train, unless they have their own
-        kept:Path=None, # File that keeps the calibration of the fine-tuned model; default: none
+        kept:Path=None, # File that keeps the calibration of the dense model; default: none
     ): store_attr(); self.root, self.reused, self.chain, self.expected = None, [], {}, None
 
     def recall(self, make):
-        "Read the calibration of the fine-tuned model, or make and write it, one process at a time."
+        "Read the calibration of the dense model, or make and write it, one process at a time."
         if self.kept is None: return make()
         with Store(self.kept.parent).claim(self.kept, wait=True):
             try:
-                res = Calibration.load(self.kept).to(next(self.learn.model.parameters()).device)
-                res.check(self.learn.model)
+                res = Calibration.load(self.kept).to(next(self.model.parameters()).device)
+                res.check(self.model)
                 self.reused.append('calibration on disk')
                 return res
             except FileNotFoundError: pass
@@ -65,13 +66,14 @@ def __call__(self:Compressor,
     "Do what a run asks for."
     parts = parse(run.method)
     goal = self.goal_of(run, any(p.shrinks for p in parts))
-    start = start_recipe(self.learn.model, parts, goal, self.learn, progress=False)
-    if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr, learner=self.learn)
-    if start.texts: self.root.texts = start.texts
+    fit, aside = promise_texts(self.data, goal) if self.goal.limit == 'max_changed' else (self.data, None)
+    start = start_recipe(self.model, parts, goal, fit, progress=False)
+    if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr)
+    if start.texts: self.root.texts, self.root.data = start.texts, start.data
     self.reused, old, self.chain, key = [], self.chain, {}, ()
     state = replace(self.root, goal=goal, reused=self.reused)
     if goal.limit == 'max_changed':
-        model = search(state, parts, promise_texts(self.learn, goal)[1])
+        model = search(state, parts, aside)
         return state.with_model(model, exported=getattr(model, 'exported', None))
     for p, own in planned(parts, goal):
         shrunk = p.shrinks or any(k[1] for k in key)
@@ -88,7 +90,7 @@ def divergence(self:Compressor,
     small, # Model
 )->float: # Nats a text
     "Measure how far the predictions of a model are from the dense one's, on the validation rows."
-    valid = self.learn.dls.valid
-    if self.expected is None: self.expected = list(predictions([self.learn.model], valid))
+    valid = self.data.dls.valid
+    if self.expected is None: self.expected = list(predictions([self.model], valid))
     pairs = zip(self.expected, predictions([small], valid), strict=True)
     return max(0., mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs))

@@ -6,19 +6,19 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/report.html.md"""
 
 # %% auto #0
 __all__ = ['read_table', 'read_sweep', 'rank_table', 'heat_map', 'sortable', 'scores_section', 'promises_section',
-           'ranks_section', 'summary_table', 'tables_section', 'failed_section', 'write_tables', 'settings_shown',
-           'settings_section', 'about_section', 'report']
+           'ranks_section', 'summary_table', 'metrics_table', 'tables_section', 'failed_section', 'write_tables',
+           'settings_shown', 'settings_section', 'about_section', 'report']
 
 # %% ../../nbs/experiment/report.ipynb #80392204
-import warnings
+import json, warnings
 from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
 from fastcore import xml as H
 
-from .chart import (FLOOR, INK, baseline_is_near, has_divergence, plot_divergence, plot_scores,
-                                        score_baseline, series_styles, svg_element)
+from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, has_divergence, of_embeddings,
+                                        plot_divergence, plot_scores, score_baseline, series_styles, svg_element)
 from .finding import cautions, finding
 from .page import html_page
 from .statistics import outputs_of, summarize_tested
@@ -121,6 +121,10 @@ _BARS = ('Means over seeds. The bars of the score are one standard deviation of 
          'same seed, those of the divergence go from the lowest to the highest seed. A loss of the score counts if its '
          '95 % interval excludes 0, or if it is above 0.01.')
 _ONE_SEED = 'One seed: the intervals hold for these fine-tuned models only. A loss of the score counts above 0.01.'
+_DRAWS = ('Means over seeds, each a draw of the texts. The bars of the score are one standard deviation, those of the '
+          'divergence go from the lowest to the highest seed.')
+_NEIGHBOURS = ("The score is the share of a text's ten nearest neighbours that stay, among the texts to score on; the "
+               'divergence is one minus the mean cosine between new and old embeddings.')
 
 def _soft(text): return H.Span(text, cls='soft')
 def _panel_title(task, model, names): return f'{task} ', _soft('·'), ' ', _model_name(model, names)
@@ -136,10 +140,11 @@ def _key(styles, near):
 def _plots(g, styles, name):
     "Draw the plots of one task and model: score and, if there is one, divergence."
     metric = str(g.metric.iloc[0]).replace('_', ' ')
-    plots = [(f'{metric[:1].upper()}{metric[1:]}', '', f'score of {name} by fraction kept',
+    share = 'share of the ten nearest that stay' if of_embeddings(g) else ''
+    plots = [(f'{metric[:1].upper()}{metric[1:]}', share, f'score of {name} by fraction kept',
               lambda ax: plot_scores(g, ax, styles, INK))]
     if has_divergence(g):
-        plots.append(('Divergence from the dense model', 'nats a sentence, log scale; lower is better',
+        plots.append(('Divergence', f'from the dense model, {divergence_unit(g)}, log scale',
                       f'divergence of {name} by fraction kept', lambda ax: plot_divergence(g, ax, styles)))
     return H.Div(*(H.Figure(H.Figcaption(title, ' ', _soft(unit)), svg_element(draw, label=label))
                    for title, unit, label, draw in plots), cls='plots')
@@ -156,7 +161,9 @@ def scores_section(
         answer, rest = finding(g)
         told = H.P(H.B(answer), ' ', rest) if len(groups) > 1 else ''
         return H.Article(H.H3(*_panel_title(task, model, names)), _plots(g, styles, f'{model} on {task}'), told)
-    note = _BARS if (summary.seeds > 1).any() else _ONE_SEED
+    several = (summary.seeds > 1).any()
+    note = _BARS if several else _ONE_SEED
+    if of_embeddings(summary): note = f'{_DRAWS} {_NEIGHBOURS}' if several else _NEIGHBOURS
     note += f' A divergence below {FLOOR:g} is rounding.'*has_divergence(summary)
     return (H.H2('Score and divergence by fraction kept'), _key(styles, near),
             H.Div(*(panel(*o, g) for o, g in groups), cls='panels'), H.P(note, cls='soft'))
@@ -173,8 +180,9 @@ def promises_section(
         title = (*_panel_title(r['task'], r['model'], names), f" · {r['method']}, {r['allocator']}, seed {r['seed']}")
         label = f"upper bound of changed answers by budget, {r['method']} of {r['model']} on {r['task']}"
         return H.Figure(H.Figcaption(*title), svg_element(lambda ax: plot_promise(p, ax), label=label))
-    text = ('The texts set aside are the validation texts of the task. What is promised is the red line, for texts like '
-            'those, and not the bound of the choice, which was looked at because it is low.')
+    text = ('The texts set aside are the validation texts of the task, or for a sentence encoder half of those to learn '
+            'from. What is promised is the red line, for texts like those, and not the bound of the choice, which was '
+            'looked at because it is low.')
     return H.H2('Promises'), H.P(text, cls='soft'), H.Div(*(figure(*o) for o in made), cls='plots')
 
 # %% ../../nbs/experiment/report.ipynb #b83c0e07
@@ -213,7 +221,23 @@ def summary_table(
                        tied=summary.tied.map({True: 'tied', False: 'no'}),
                        busy=summary.busy.map({True: 'busy', False: ''}))[_SHOWN]
     one = ['latency_spread']*(not (summary.seeds > 1).any()) + ['busy']*(not summary.busy.any())
+    if of_embeddings(summary): one += ['change', 'change_error'] # from 1, so they say the same as the score
     return t.drop(columns=one).dropna(axis=1, how='all')
+
+# %% ../../nbs/experiment/report.ipynb #380a65c1
+def _numbers_in(text):
+    "Read the numbers of a JSON object; none from what is damaged."
+    try: return {k: float(v) for k, v in json.loads(text).items() if k not in SCHEMA and isinstance(v, (int, float))}
+    except (AttributeError, TypeError, ValueError): return {}
+
+def metrics_table(
+    df:pd.DataFrame, # From `read_sweep`
+)->pd.DataFrame: # A row for each task, model, method, allocator and budget
+    "Average every metric over seeds."
+    done = df[df.status == 'done']
+    t = pd.DataFrame(list(map(_numbers_in, done.metrics)), index=done.index)
+    t = done[[*GROUP, 'kept']].join(t.rename(columns=lambda o: o.replace('_', ' ')))
+    return t.groupby(GROUP, sort=False).mean().reset_index()
 
 # %% ../../nbs/experiment/report.ipynb #0680db52
 def tables_section(
@@ -229,6 +253,8 @@ def tables_section(
             'Click a heading to sort. The same table is in ')
     return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), ' beside this page.', cls='soft'),
             sortable(summary_table(summary), names),
+            H.Details(H.Summary('All scores, means over seeds'), sortable(metrics_table(df), names),
+                      open=of_embeddings(summary)),
             H.Details(H.Summary(f'All {len(runs)} runs'), sortable(runs, names)))
 
 # %% ../../nbs/experiment/report.ipynb #rep00002
@@ -286,7 +312,7 @@ def settings_shown(
     if 'n_calibration' in keys: rows['steps'] = _distinct(o.get('steps', 1) for o in settings if 'n_calibration' in o)
     rows['seeds'] = _distinct(sorted(set(df.seed)))
     if not done: return {k: v for k, v in rows.items() if v not in ('', '–')}
-    rows |= {k: _distinct(r[k] for r in done) for k in ('lr', 'device', 'threads')}
+    rows |= {k: _distinct(r.get(k) for r in done) for k in ('lr', 'device', 'threads')}
     rows['versions'] = _distinct(f'{k} {v}' for k, v in done[0]['versions'].items())
     return {k: v for k, v in rows.items() if v not in ('', '–')}
 

@@ -29,6 +29,7 @@ from .store import (Run, dense_run, differences, duration_text, read_record, run
 # %% ../../nbs/experiment/runner.ipynb #run00008
 class Runner:
     "Do the runs of a grid, and keep each finished one in the folder of `store`."
+    tunes = True # does it fine-tune the models that runs start from?
     def finish(self, progress): pass
 
 # %% ../../nbs/experiment/runner.ipynb #c1509626
@@ -110,7 +111,7 @@ def _refuse_changed(self:Runner):
 @patch
 def is_tuned(self:Runner, run):
     "Tell whether the model that a run starts from is fine-tuned."
-    return (self.model_folder(run)/'tuning.json').is_file()
+    return not self.tunes or (self.model_folder(run)/'tuning.json').is_file()
 
 @patch
 def _refuse_missing(self:Runner):
@@ -129,8 +130,9 @@ def state_text(self:Runner)->str:
     failed = sum(o['status'] == 'failed' for o in stored.values() if o)
     tuned = [self.is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
     again = f', {failed} failed (retry_failed does them again)' if failed else ''
-    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to '
-            f'do; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned')
+    fits = f'; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned' if self.tunes else ''
+    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to do'
+            f'{fits}')
 
 # %% ../../nbs/experiment/runner.ipynb #run00025
 @patch

@@ -195,7 +195,7 @@ SCHEMA = dict(
     upper=Field(_AMOUNT, optional=True, mean=('upper', 'max'), write=percent_text, title='upper bound of changed'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
     majority_baseline=Field(_check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
-    metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, write=_G),
+    metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, optional=True, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
     promise=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
@@ -219,7 +219,7 @@ def cell_text(
 )->str: # As a report shows it
     "Write a value of a column."
     if isinstance(value, str) or pd.isna(value): return value if isinstance(value, str) else '–'
-    return (SCHEMA.get(column, Field()).write or _G)(value)
+    return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
 
 # %% ../../nbs/experiment/store.ipynb #d9519b6f
 def _check_record(record, name='record'):

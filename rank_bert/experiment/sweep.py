@@ -50,7 +50,7 @@ def rank_map(
 # %% ../../nbs/experiment/sweep.ipynb #c3554ec1
 class Sweep(Runner):
     "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
-    _task_name = staticmethod(lambda o: glue_task(o).name)
+    _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
     @flat
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
@@ -74,7 +74,7 @@ class Sweep(Runner):
         check_cost(goal.cost)
         self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
-        for o in (*self.models, self.rows.tokenizer): o and is_model_folder(o)
+        self._check_models()
         check_new(self.folder/'results.csv', overwrite=True, folder=False)
 
 # %% ../../nbs/experiment/sweep.ipynb #255a2a7e
@@ -83,6 +83,11 @@ def _data_folder(self:Sweep, task):
     "Find the folder with the files of a task; None if they come from the hub or the sample."
     source = str(glue_source(self.rows.source))
     return None if source in ('sample', 'hub') else task_folder(task, source)
+
+@patch
+def _check_models(self:Sweep):
+    "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
+    for o in (*self.models, self.rows.tokenizer): o and is_model_folder(o)
 
 # %% ../../nbs/experiment/sweep.ipynb #58483ce4
 @patch
@@ -131,7 +136,7 @@ def settings(self:Sweep,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
     parts = [] if run.method == 'dense' else parse(run.method)
-    data = dict(n_calibration=self.goal.n_samples, texts='longest') if any(p.needs == 'texts' for p in parts) else {}
+    data = dict(n_calibration=self.goal.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
     same = ('n_samples', *(['steps'] if not data else []))
     if parts and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = any(p.shrinks for p in parts)
@@ -220,47 +225,63 @@ def majority_baseline(
 
 # %% ../../nbs/experiment/sweep.ipynb #aae3d54a
 @patch
-def _measure(self:Sweep, learn, dense):
-    "Measure score, size, speed and ranks of one model, and keep its outputs on the validation rows."
-    outputs, hf = [], learn.hf_model
-    metrics = learn.evaluate(outputs=outputs)
-    metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
-    size = encoder_params(hf)
+def _measure(self:Sweep, model, dense):
+    "Measure size and ranks of one model, and describe what its speed depends on."
+    size = encoder_params(model)
     return dict(kept=size['linear']/dense_size(dense), encoder_params=size['linear'], total_params=size['total'],
-                bytes=sum(o.numel()*o.element_size() for o in hf.parameters()), flops_per_token=flops_per_token(hf, self.latency.latency_length),
-                architecture=architecture(hf), latency_ms=None, # until `finish`
-                metric=metric, score=metrics[metric], metrics=metrics, map=rank_map(hf), outputs=outputs[0])
+                bytes=sum(o.numel()*o.element_size() for o in model.parameters()),
+                flops_per_token=flops_per_token(model, self.latency.latency_length), map=rank_map(model),
+                architecture=architecture(model), latency_ms=None) # until `finish`
 
 # %% ../../nbs/experiment/sweep.ipynb #0a83805e
 @patch
-def _result(self:Sweep, run, compressor, tuning):
-    "Do one run."
-    start, dense, learn = time.perf_counter(), run.method == 'dense', compressor.learn
-    state = None if dense else compressor(run)
-    res = self._measure(learn if dense else learn.with_model(state.model), learn.model)
-    if dense: res['majority_baseline'] = majority_baseline(learn)
-    else: res |= dict(divergence=compressor.divergence(state.model), reused=compressor.reused)
-    if state and state.exported: res['bytes'] = state.exported.bytes
-    done = getattr(state and state.model, 'compression', None)
+def _scores(self:Sweep, run, compressor, state):
+    "Score the model of a run; `state` is None for the dense one."
+    learn, outputs = compressor.data, []
+    if state: learn = learn.with_model(state.model)
+    metrics = learn.evaluate(outputs=outputs)
+    metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
+    more = dict(divergence=compressor.divergence(state.model)) if state else dict(majority_baseline=majority_baseline(learn))
+    return dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0], **more)
+
+# %% ../../nbs/experiment/sweep.ipynb #0a838061
+@patch
+def _result(self:Sweep, run, compressor, about):
+    "Do one run, and add what `about` says of the dense model."
+    start, dense = time.perf_counter(), compressor.model
+    state = None if run.method == 'dense' else compressor(run)
+    model = state.model if state else dense
+    res = about | self._measure(model, dense) | self._scores(run, compressor, state)
+    if state: res['reused'] = compressor.reused
+    if out := state and state.exported:
+        res['bytes'] = out.bytes
+        res['architecture']['engine'] = [out.engine, out.precision]
+    done = getattr(state and model, 'compression', None)
     if done and done.nats and parse(run.method)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
     if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
-    seconds = time.perf_counter() - start + (tuning['seconds'] if dense else 0)
-    return dict(status='done', **run._asdict(), weights_from=tuning['weights_from'], lr=tuning['lr'], **res,
-                seconds=seconds, device=str(learn.hf_model.device), threads=torch.get_num_threads(),
-                versions=library_versions())
+    res['seconds'] = time.perf_counter() - start + (0 if state else about['seconds'])
+    return dict(status='done', **run._asdict(), **res, device=str(next(model.parameters()).device),
+                threads=torch.get_num_threads(), versions=library_versions())
 
 # %% ../../nbs/experiment/sweep.ipynb #fc1219f4
 @patch
-def start(self:Sweep,
-    run:Run, # First of the runs of one fine-tuned model
-    tick=noop, # Called after each epoch
-): # Function of a `Run` that does it and returns its result
-    "Fine-tune and load the model that runs start from."
+def _prepare(self:Sweep, run, tick):
+    "Fine-tune and load the model that runs start from: model, what it learns from, and what records say of it."
     folder = self.tune(run, tick)
     tuning, learn = _tuning_of(folder), self._learner(run, folder)
-    kept = self.folder/'calibrations'/f'{folder.name}_{self.goal.n_samples}.safetensors'
-    compressor = Compressor(learn, replace(self.goal, seed=run.seed), tuning['lr'], kept)
-    return lambda run: self._result(run, compressor, tuning)
+    return learn.model, learn, {k: tuning[k] for k in ('weights_from', 'lr', 'seconds')}
+
+# %% ../../nbs/experiment/sweep.ipynb #fc1219f5
+@patch
+def start(self:Sweep,
+    run:Run, # First of the runs of one dense model
+    tick=noop, # Called after each epoch
+): # Function of a `Run` that does it and returns its result
+    "Prepare the model that runs start from."
+    model, data, about = self._prepare(run, tick)
+    kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.goal.n_samples}.safetensors'
+    compressor = Compressor(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
+    return lambda run: self._result(run, compressor, about)
 
 # %% ../../nbs/experiment/sweep.ipynb #tim10002
 def _shape(record): return settings_hash(record['architecture'])

@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np, torch
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
 from ..deploy.export import GRAPHS, write_graph
 from ..deploy.onnx import TextGraph, to_onnx
 from ..deploy.runtime import ENGINES
 from ..models.anatomy import encoder_of
 from ..models.folder import check_settings
+from ..rank.batches import embeds
 from ..rank.latency import in_turns, timed_call
 from ..rank.plan import record_plan
 
@@ -31,6 +32,7 @@ def architecture(
     hf = encoder_of(model)
     record_plan(hf)
     config = hf.config.to_dict() | dict(engine=getattr(hf.forward, 'engine', None))
+    if embeds(model): config['embeds'] = True
     return {k: v for k, v in config.items() if k not in ('id2label', 'label2id', 'problem_type', '_name_or_path')}
 
 # %% ../../nbs/experiment/timing.ipynb #cbcf1641
@@ -39,7 +41,8 @@ def _random_like(architecture):
     from rank_bert.rank.hf import RankPlanConfig, RankPlanQuantizer # takes seconds to import
     config = check_settings(dict(architecture), 'the architecture in a record')
     plan, _ = config.pop('quantization_config', None), config.pop('engine', None)
-    hf = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**config)).eval()
+    kind = AutoModel if config.pop('embeds', False) else AutoModelForSequenceClassification
+    hf = kind.from_config(AutoConfig.for_model(**config)).eval()
     if plan: RankPlanQuantizer(RankPlanConfig(**plan))._process_model_before_weight_loading(hf)
     for p in hf.parameters(): p.data.normal_(std=.02) # new layers hold whatever was in memory
     return hf

@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'find_config', 'get_pretrained_model',
-           'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
+           'cached_or_hub', 'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'find_config',
+           'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -90,7 +90,7 @@ def quiet_transformers():
         if bars: hf_logging.enable_progress_bar()
 
 # %% ../../nbs/models/base_models.ipynb #7e49650d
-def _cached_or_hub(load, name):
+def cached_or_hub(load, name):
     "Return `load` from the cache, or else from the hub, and where it came from; raise `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
     except OSError: pass # not in the cache
@@ -231,7 +231,7 @@ def find_config(
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
     if name in BERT_CONFIGS: return bert_config(name)
     if is_model_folder(name): return load_config(str(Path(name).expanduser()))
-    return _cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
+    return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
 
 def _random_model(name, num_labels, overrides):
     "Build `name` from its configuration, with random weights."
@@ -256,7 +256,7 @@ def get_pretrained_model(
     if pretrained is False: return _random_model(name, n, overrides)
     if is_model_folder(name):
         return _record_origin(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
-    try: return _record_origin(*_cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
+    try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
     except OSError as e:
         if pretrained or name not in BERT_CONFIGS: raise
         warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
@@ -271,7 +271,7 @@ def get_tokenizer(
     name, load = str(model_name), partial(AutoTokenizer.from_pretrained, trust_remote_code=False)
     if not is_model_folder(name):
         name = 'google-bert/bert-base-uncased' if name in BERT_CONFIGS else name
-        return _cached_or_hub(lambda **kw: load(name, **kw), name)[0]
+        return cached_or_hub(lambda **kw: load(name, **kw), name)[0]
     if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')
     with named_errors(f'the tokenizer of {name}'):
         tok = load(Path(name).expanduser(), local_files_only=True)
