@@ -27,8 +27,8 @@ def _without_labels(rows, score_col, models):
     from rank_bert.experiment.embedding_sweep import is_sentence_transformer
     odd = [o for o in models if not is_sentence_transformer(o)]
     if not odd: return True
-    raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: name "
-                     f"the column with {option('label_col')}, or pass another of the {option('models')}")
+    raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
+                     f"name the column with {option('label_col')}, or pass other {option('models')}")
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00003
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
@@ -86,8 +86,8 @@ def sweep(
     allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the method
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
-    score_col:str=None, # For a SentenceTransformer: column with how similar two texts are (default: score, if there is one)
-    rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet, or txt without labels')=_ROWS,
+    score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
+    rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.but('seed', 'bf16')=_FIT,
     goal:Goal.but('budget', 'allocator', 'seed')=Goal(),
     latency:Latency.but('repeats')=Latency(),

@@ -76,7 +76,8 @@ def text_tables(
 # %% ../../nbs/experiment/embedding_sweep.ipynb #e5b00019
 def _with_texts(table, cols, score_col, split):
     "Leave out the rows of a table with an empty text, and all columns that we do not need."
-    blank = {c: [is_empty(o) or isinstance(o, str) and not o.strip() for o in table_column(table, c, split)] for c in cols}
+    is_blank = lambda o: is_empty(o) or isinstance(o, str) and not o.strip()
+    blank = {c: list(map(is_blank, table_column(table, c, split))) for c in cols}
     if places := [row_place(table, split, c, i) for c in cols for i in np.flatnonzero(blank[c])]:
         warnings.warn(f'{len(places):,} texts are empty, and their rows are left out: {name_first(places)}')
     res = table.loc[~np.any([*blank.values()], axis=0), [*cols, *listify(score_col)]]
@@ -90,7 +91,7 @@ def _with_texts(table, cols, score_col, split):
 
 # %% ../../nbs/experiment/embedding_sweep.ipynb #e5b00022
 LEAST = 12 # texts that `compare_embeddings` needs for ten neighbours
-_FITS = ('tasks', 'rows', 'fit', 'source', 'max_length', 'tokenizer', 'epochs', 'lr', 'bs', 'pretrained', 'scratch', 'log')
+_FITS = 'tasks rows fit source max_length tokenizer epochs lr bs pretrained scratch log'.split()
 
 class EmbeddingSweep(Sweep):
     "Compare models x methods x budgets x draws of texts by what is left of the embeddings."
@@ -107,12 +108,12 @@ class EmbeddingSweep(Sweep):
         **kwargs
     ):
         if odd := [k for k in kwargs if k in _FITS]:
-            raise TypeError(f'{odd[0]} is about tasks and fine-tuning, and a sentence encoder has neither: leave it out')
+            raise TypeError(f'{odd[0]} is about tasks and fine-tuning, and a sentence encoder has none: leave it out')
         self.n_valid, one_file = check_count(n_valid, 'n_valid'), isinstance(data, (str, Path))
         self._read(data, valid, text_cols, score_col)
         self.source = str(data) if one_file else 'texts'
-        super().__init__(Path(data).stem if one_file else 'texts', models, fit=Fit(epochs=0), rows=Rows(n_train=n_train),
-                         **kwargs)
+        task = Path(data).stem if one_file else 'texts'
+        super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
         limit = self.goal if self.goal.limit else replace(self.goal, budget=self.budgets[0])
         for o in self.methods: check_recipe(parse(o), limit, texts=True)
         for o in self.seeds: self._check_texts(*self.texts(o)[:2])
@@ -125,8 +126,8 @@ class EmbeddingSweep(Sweep):
     def _check_texts(self, learn, score):
         "Raise `ValueError` if there are too few texts."
         if len(score) < LEAST:
-            raise ValueError(f'{len(score)} different texts are too few to score on, since each needs ten neighbours: give '
-                             f'{LEAST} or more, better several hundred')
+            raise ValueError(f'{len(score)} different texts are too few to score on, since each needs ten neighbours: '
+                             f'give {LEAST} or more, better several hundred')
         if not learn: raise ValueError('no texts are left to learn from: all of them are among those to score on')
 
 # %% ../../nbs/experiment/embedding_sweep.ipynb #e5b00023
@@ -185,8 +186,8 @@ def _scores(self:EmbeddingSweep, run, compressor, state):
     "Compare the embeddings of a run's model with those of the dense one."
     _, texts, rows = self.texts(run.seed)
     if compressor.expected is None: compressor.expected = encode_texts(compressor.model, texts)
-    z = compressor.expected
-    if state and state.exported: z = torch.tensor(Predictor(state.exported.folder, torch.get_num_threads()).encode(texts))
+    z, out = compressor.expected, state and state.exported
+    if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
     elif state: z = encode_texts(state.model, texts)
     metrics = compare_embeddings(compressor.expected, z)
     if self.score_col:

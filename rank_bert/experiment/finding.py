@@ -77,15 +77,16 @@ def _kept_of_embeddings(small):
     size = lambda r: f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
     top, base = [*best(small).itertuples()], small[small.method.map(is_baseline)]
     several = small.groupby('method').allocator.nunique().max() > 1
-    first = f'{share(top[0].score)} stay at {size(top[0])} of the linear weights'
-    answer = f"Of a text's ten nearest neighbours {listed([first, *(f'{share(r.score)} at {size(r)}' for r in top[1:])])}."
+    stay = [f'{share(r.score)} at {size(r)}' for r in top]
+    stay[0] = stay[0].replace(' at ', ' stay at ') + ' of the linear weights'
+    answer = f"Of a text's ten nearest neighbours {listed(stay)}."
     ways = {}
     for r in top: ways.setdefault(_way(r, several), []).append(size(r))
     text = f"That is with {next(iter(ways))}" if len(ways) == 1 else \
         f"The best way is {listed([f'{w} at {listed(at)}' for w, at in ways.items()])}"
     text += f"; the mean cosine with the dense embeddings is {listed([f'{1 - r.divergence:.3f}' for r in top])}."
     if len(base) and len(base) < len(small):
-        text += f" The best baseline keeps {listed([share(r.score) for r in best(base).itertuples()])} of the neighbours."
+        text += f" The best baseline keeps {listed(list(map(share, best(base).score)))} of the neighbours."
     return answer, text
 
 # %% ../../nbs/experiment/finding.ipynb #f41652f2

@@ -241,8 +241,9 @@ def _scores(self:Sweep, run, compressor, state):
     if state: learn = learn.with_model(state.model)
     metrics = learn.evaluate(outputs=outputs)
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
-    more = dict(divergence=compressor.divergence(state.model)) if state else dict(majority_baseline=majority_baseline(learn))
-    return dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0], **more)
+    res = dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0])
+    if state: return res | dict(divergence=compressor.divergence(state.model))
+    return res | dict(majority_baseline=majority_baseline(learn))
 
 # %% ../../nbs/experiment/sweep.ipynb #0a838061
 @patch
