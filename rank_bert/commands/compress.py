@@ -9,13 +9,15 @@ __all__ = ['open_for_recipe', 'megabytes', 'compress']
 
 # %% ../../nbs/commands/compress.ipynb #cc000003
 import shutil
+from shlex import quote
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from .export import texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
-from .shell import command, load_model, load_tokenizer, out_folder, save_results, say, shows_progress
+from .shell import (command, load_model, load_tokenizer, out_folder, predict_line, save_results, say,
+                                      say_next, shows_progress)
 from ..models.folder import model_config, saved_settings
 from ..settings import Fraction, Goal, Output, Rows, option
 
@@ -41,7 +43,7 @@ def open_for_recipe(
     n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
-        say(f"calibrating on {what}, as {Path(folder)/'results.json'} says")
+        say(f"calibrating on {what}, as {folder} says")
     learn = rows_learner(folder, chosen, seed, tokenizer=tok, n_train=n, max_length=longest)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | dict(n_train=n, max_length=longest)
 
@@ -75,7 +77,7 @@ def _results_of(model, scores, settings):
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../../nbs/commands/compress.ipynb #cc000025
-def _say_compressed(model, scores, out, was, dense):
+def _say_compressed(model, scores, folder, out, was, dense):
     "Print what was done to a model, and where it is."
     done, exported = getattr(model, 'compression', None), hasattr(model, 'exported')
     if done: say(str(done))
@@ -84,6 +86,7 @@ def _say_compressed(model, scores, out, was, dense):
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:
         say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
+    say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}']))
 
 # %% ../../nbs/commands/compress.ipynb #cc000021
 @command
@@ -134,5 +137,5 @@ def compress(
     settings |= record | dict(cost=getattr(goal.cost, 'name', goal.cost))
     results = _results_of(model, scores, settings)
     out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense), results)
-    _say_compressed(model, scores, out, size, dense)
+    _say_compressed(model, scores, was, out, size, dense)
     return results

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from .rows import recorded_rows, validation_items
 from ..models.folder import model_config, saved_settings
-from .shell import command, load_tokenizer, out_folder, say, text_items, texts_per_row
+from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
+                                      texts_per_row)
 from ..io import json_object
 from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
 
@@ -90,6 +91,7 @@ def export(
     say(f"saved in {out}: {m['engine']} {m['precision']}, {size:.2f} MB")
     for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     if p := promise_of(out): say(str(p))
+    say_next(*predict_line(out, was))
     return m
 
 # %% ../../nbs/commands/export.ipynb #ce000012

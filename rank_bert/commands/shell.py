@@ -6,8 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/commands/shell.html.md"""
 
 # %% auto #0
 __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say', 'say_json', 'shows_progress', 'say_scores',
-           'if_interrupted', 'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source', 'load_classifier',
-           'load_model', 'load_tokenizer', 'save_results', 'read_texts', 'text_items', 'texts_per_row', 'run_line']
+           'say_next', 'if_interrupted', 'arg_parser', 'out_folder', 'task_for', 'labels_of', 'check_source',
+           'load_classifier', 'load_model', 'load_tokenizer', 'save_results', 'read_texts', 'text_items',
+           'texts_per_row', 'predict_line', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
 import argparse, io, os, runpy, shlex, sys, tempfile, warnings
@@ -102,6 +103,12 @@ def say_scores(
 ):
     "Print metrics, one `name: value` a line."
     for k, v in scores.items(): say(f'{k}: {v:.4f}', result=True)
+
+def say_next(
+    *lines, # Command lines; the first is the most likely one
+):
+    "Say in the last lines of a command what you may run next."
+    for i, o in enumerate(lines): say(f"{'  or' if i else 'next'}: {o}")
 
 def _one_line(e, most=80):
     "Write an error or a warning in one line, and cut what the user wrote where it is long."
@@ -443,6 +450,15 @@ def texts_per_row(
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
     return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
+
+def predict_line(
+    folder:str|Path, # What to predict with
+    like:str|Path=None, # Folder of the saved model that it was made from; default: itself
+)->list: # A command line; none if the model is no classifier
+    "Write the line that predicts the label of a text."
+    if not _is_classifier(like or folder): return []
+    text = r"$'a text\tand its pair'" if texts_per_row(like or folder) == 2 else "'a text'"
+    return [f'rank-bert-predict {shlex.quote(str(folder))} {text}']
 
 # %% ../../nbs/commands/shell.ipynb #ca288896
 def run_line(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .rows import rows_of
-from .shell import check_source, command, say, shows_progress
+from .shell import check_source, command, say, say_next, shows_progress
 from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
@@ -100,19 +100,19 @@ def sweep(
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
     Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
     settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
-                    fit=fit, goal=goal, latency=latency)
+                    fit=fit, goal=goal, latency=latency, runs=runs)
     if demo: from rank_bert.experiment.demo import demo_sweep
-    s = demo_sweep(out) if demo else _sweep_of(tasks, rows, score_col, **settings)
+    s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)
-    from rank_bert.experiment.report import report
+    from rank_bert.experiment.report import next_commands, report
     from rank_bert.experiment.store import summary_text
     from tqdm import tqdm
-    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say, workers=runs.workers,
-               executor=runs.executor, address=runs.address, retry_failed=runs.retry_failed)
+    df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say)
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)
     _raise_failed(df, s.folder)
+    if in_shell(): say_next(*next_commands(out))
     return df
 
 # %% ../../nbs/commands/sweep.ipynb #740ddf7f

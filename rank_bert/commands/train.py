@@ -10,11 +10,14 @@ __all__ = ['Rank', 'fit_aloud', 'finetune', 'say_step', 'pretrain']
 # %% ../../nbs/commands/train.ipynb #bd69ca64
 import time
 from pathlib import Path
+from shlex import quote
+
+from fastcore.basics import noop
 
 from ..checks import check_positive
 from .rows import rows_learner, rows_of, rows_record
-from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_scores,
-                                      shows_progress)
+from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_next,
+                                      say_scores, shows_progress)
 from ..settings import Arg, Count, Fit, Masking, Output, Rows, option, text_as
 
 # %% ../../nbs/commands/train.ipynb #9076d737
@@ -24,7 +27,7 @@ def fit_aloud(
     lr:float, # Largest learning rate
     *cbs # More callbacks
 ):
-    "Fit with a bar on a terminal, and say a line for each epoch."
+    "Fit with a bar on a terminal, or else a line a minute, and say a line for each epoch."
     from fastai.callback.core import Callback
     from tqdm.auto import tqdm
     from rank_bert.train.distributed import over_devices
@@ -34,11 +37,25 @@ def fit_aloud(
         with tqdm.external_write_mode():
             say('  '.join([f'epoch {values[0] + 1}/{epochs}', *(f'{k} {value(v)}' for k, v in log.items())]))
     learn.logger = line
-    with over_devices(learn), learn.no_bar(), tqdm(total=epochs*len(learn.dls.train), desc='fine-tuning', unit='batch',
-                              disable=not shows_progress(), leave=False) as bar:
+    total, watched = epochs*len(learn.dls.train), shows_progress()
+    look = noop if watched else _line_a_minute(total)
+    with over_devices(learn), learn.no_bar(), tqdm(total=total, desc='fine-tuning', unit='batch', disable=not watched,
+                                                   leave=False) as bar:
         learn.fit_one_cycle(epochs, lr, cbs=[*cbs, Callback(
             before_epoch=lambda cb: bar.set_postfix_str(f'epoch {cb.epoch + 1} of {epochs}'),
-            after_batch=lambda cb: bar.update(cb.training))])
+            after_batch=lambda cb: (bar.update(cb.training), cb.training and look(cb.train_iter)))])
+
+# %% ../../nbs/commands/train.ipynb #line0004
+def _line_a_minute(total, clock=time.monotonic):
+    "Make a function of the batches done that says once a minute how long the others take."
+    from rank_bert.experiment.store import duration_text
+    start = said = clock()
+    def look(done):
+        nonlocal said
+        if (now := clock()) < said + 60: return
+        said = now
+        say(f'{done:,} of {total:,} batches, about {duration_text((now - start)/done*(total - done))} left')
+    return look
 
 # %% ../../nbs/commands/train.ipynb #6579371c
 @command(pos=['task'])
@@ -78,6 +95,7 @@ def finetune(
     say_scores(results['metrics'])
     out = save_results(out, output.overwrite, learn.save_pretrained, results)
     say(f"saved in {out} after {results['seconds']:.0f} s")
+    say_next(f'rank-bert-compress {quote(str(out))} --budget 0.5')
     return results
 
 # %% ../../nbs/commands/train.ipynb #c6b49316

@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 from ..checks import check_count
 from ..models.base_models import find_config
 from .executors import EXECUTORS
+from ..settings import Runs
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
                                         short_names, to_table)
 
@@ -30,6 +31,7 @@ from .store import (Run, dense_run, differences, duration_text, read_record, run
 class Runner:
     "Do the runs of a grid, and keep each finished one in the folder of `store`."
     tunes = True # does it fine-tune the models that runs start from?
+    runs = Runs() # what `run` takes where you do not say otherwise
     def finish(self, progress): pass
 
 # %% ../../nbs/experiment/runner.ipynb #c1509626
@@ -269,12 +271,14 @@ def _in_order(self, log):
 def run(self:Runner,
     progress:bool=True, # Show a progress bar?
     log=noop, # Called with a line at the start and for each run that ends, such as `print`
-    workers:int=1, # Processes that share the work and the threads
-    executor:str='local', # Where they are: 'local', or 'ray' for a cluster whose nodes share the folder
+    workers:int=None, # Processes that share the work and the threads; default: as the sweep was made with, or 1
+    executor:str=None, # Where they are: 'local' (the default), or 'ray' for a cluster whose nodes share the folder
     address:str=None, # Of the Ray cluster; default: a local one
-    retry_failed:bool=False, # Do the runs again that failed?
+    retry_failed:bool=None, # Do the runs again that failed? Default: no
 )->pd.DataFrame: # As `results`
     "Do all runs that are not done, and write `results.csv`, also when interrupted."
+    given = dict(workers=workers, executor=executor, address=address, retry_failed=retry_failed)
+    workers, executor, address, retry_failed = (getattr(self.runs, k) if v is None else v for k, v in given.items())
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
     self._refuse_changed()

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'LAYER', 'GROUP', 'BUSY', 'SCHEMA', 'COLUMNS', 'TIMES', 'dense_run', 'short_names', 'settings_hash',
-           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'ms_text',
+           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'mb_text', 'ms_text',
            'duration_text', 'Field', 'heading', 'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions',
            'Store', 'read_outputs', 'differences', 'to_table', 'summarize', 'summary_text']
 
@@ -115,6 +115,12 @@ def count_text(
     return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
 
 # %% ../../nbs/experiment/store.ipynb #sch00003
+def mb_text(
+    x:float, # Bytes
+)->str: # In megabytes
+    "Write the size of weights as a file manager would show it."
+    return f'{x/1e6:,.1f} MB' if x >= 1e6 else f'{x/1e6:.2g} MB'
+
 def ms_text(
     x:float, # Milliseconds
 )->str: # In milliseconds, with three digits where it is short
@@ -172,7 +178,7 @@ SCHEMA = dict(
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
     encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=count_text, title='encoder weights'),
     total_params=Field(check_count, mean=('total_params', 'mean'), write=count_text, title='all parameters'),
-    bytes=Field(check_count, optional=True, write=_G),
+    bytes=Field(check_count, optional=True, mean=('bytes', 'mean'), write=mb_text, title='on disk'),
     flops_per_token=Field(check_count, write=count_text, title='FLOPs a token'),
     flops=Field.over_seeds('flops', 'mean', write=percent_text, title='FLOPs'),
     latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=ms_text, title='latency'),
@@ -426,7 +432,7 @@ def summarize(
     "Average runs over seeds, and relate them to the dense model."
     r, key = results[results.status == 'done'], ['task', 'model', 'seed']
     dense = r[r.method == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
-    r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'divergence', 'changed', 'upper') if o not in r)])
+    r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'bytes', 'divergence', 'changed', 'upper') if o not in r)])
     ref = lambda c: dense[c].to_numpy(dtype=float)
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY,
                  speedup=(r.latency_dense_ms/r.latency_ms).fillna(ref('latency_ms')/r.latency_ms),

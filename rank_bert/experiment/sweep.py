@@ -37,7 +37,7 @@ from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import tracker
-from ..settings import Fit, Goal, Latency, Rows, flat
+from ..settings import Fit, Goal, Latency, Rows, Runs, flat
 
 # %% ../../nbs/experiment/sweep.ipynb #e52d5122
 def rank_map(
@@ -64,8 +64,9 @@ class Sweep(Runner):
         fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
         goal:Goal.but('budget', 'allocator', 'seed')=Goal(),
         latency:Latency.but('repeats')=Latency(),
+        runs:Runs.but('dry_run')=Runs(),
     ):
-        self.rows, self.fit, self.goal, self.latency, self.store = rows, fit, goal, latency, Store(folder)
+        self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
         self.methods = check_several(methods, 'methods', recipe_name)

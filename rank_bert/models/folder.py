@@ -87,11 +87,14 @@ def weight_bytes(
 def saved_settings(
     folder:str|Path, # Folder of a saved model
 )->dict: # Settings of the command that wrote it, such as `task` and `source`; empty if we know none
-    "Read the settings in the `results.json` of a folder."
-    f = Path(folder).expanduser()/'results.json'
-    record = json_object(f, object) if f.exists() else {}
+    "Read the settings in the `results.json` of a folder, or in the `tuning.json` of a sweep's model."
+    files = [Path(folder).expanduser()/o for o in ('results.json', 'tuning.json')]
+    record = next((json_object(f, object) for f in files if f.exists()), {})
     settings = record.get('settings') if isinstance(record, dict) else None # somebody else's results.json
-    return settings if isinstance(settings, dict) else {}
+    if not isinstance(settings, dict): return {}
+    if not isinstance(own := settings.get('rows'), dict): return settings # of a task, or of a command
+    defaults = dict(text_cols=None, label_col='label', valid=None, split_seed=42)
+    return settings | defaults | own | dict(task=None, data=settings.get('source'))
 
 # %% ../../nbs/models/folder.ipynb #f01d0018
 _TOKENIZER_JSON = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json',
