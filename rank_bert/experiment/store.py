@@ -383,6 +383,9 @@ def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
 def clear(self:Store):
     "Remove what killed processes left."
     for o in ('', 'runs', 'models', 'calibrations'): clear_unfinished(self.folder/o)
+    for f in self.folder.glob('*/.*.lock'): # claims on what is there already, unless somebody holds them
+        if (made := f.with_name(f.name[1:-5])).exists() and not f.is_symlink():
+            with self.claim(made): pass
 
 # %% ../../nbs/experiment/store.ipynb #d15a4ae8
 @patch
