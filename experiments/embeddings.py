@@ -9,7 +9,7 @@ measured again. Rows with another pooling are for the same weights under that po
 What people would take instead are recipes too, whose budget says what is left of the linear layers:
 
     python experiments/embeddings.py ../shared/data --budgets 1 --recipes int8
-    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'layers(3) layers(3)+align layers(3)+heal(minutes=10)'
+    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'layers(3) layers(3)+align layers(3)+heal(minutes=20)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
 The last needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""

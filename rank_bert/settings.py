@@ -25,6 +25,7 @@ from fastcore.basics import listify
 from fastcore.docments import ann_parts, docments
 
 from .checks import check_count, check_fraction, check_name, check_positive, shown
+from .io import expanded
 
 # %% ../nbs/settings.ipynb #5e771006
 _running = ContextVar('running command', default=None)
@@ -123,7 +124,7 @@ def existing(
     path:str|Path, # File or folder
 )->str: # Its absolute path, with ~ expanded
     "Raise `FileNotFoundError` unless a file or folder is there."
-    p = Path(path).expanduser().resolve()
+    p = expanded(path).resolve()
     if p.exists(): return str(p)
     raise FileNotFoundError(f'{path}: no such file')
 
@@ -246,7 +247,7 @@ class Rows(Settings):
 
     def _validation(self):
         "Read `valid`: a file, a fraction, or the name of a split in a folder."
-        if Path(str(self.valid)).expanduser().exists(): return existing(self.valid)
+        if expanded(str(self.valid)).exists(): return existing(self.valid)
         try: return float(check_fraction(float(self.valid), option('valid'), one=False))
         except ValueError:
             if Path(self.data).is_dir(): return self.valid

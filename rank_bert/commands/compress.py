@@ -18,6 +18,7 @@ from .export import texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, load_model, load_tokenizer, out_folder, predict_line, save_results, say,
                                       say_next, shows_progress)
+from ..io import expanded
 from ..models.folder import model_config, saved_settings
 from ..settings import Fraction, Goal, Output, Rows, option
 
@@ -107,7 +108,7 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --budget 0.3 --method joint+refit+int8 --out shipped"""
-    was = Path(folder).expanduser().resolve()
+    was = expanded(folder).resolve()
     model_config(folder)
     from rank_bert.rank.compress import compress as compress_model, default_recipe
     from rank_bert.rank.recipe import parse

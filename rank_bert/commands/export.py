@@ -15,7 +15,7 @@ from .rows import recorded_rows, validation_items
 from ..models.folder import model_config, saved_settings
 from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
                                       texts_per_row)
-from ..io import json_object
+from ..io import expanded, json_object
 from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
 
 # %% ../../nbs/commands/export.ipynb #ce000006
@@ -25,7 +25,7 @@ def dense_of(
     "Find the dense model that a folder was compressed from."
     saved = saved_settings(folder)
     f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
-    return f if f and Path(f).expanduser().is_dir() else None
+    return f if f and expanded(f).is_dir() else None
 
 def promise_of(
     folder:str|Path, # Folder of a saved or exported model
@@ -33,7 +33,7 @@ def promise_of(
     "Read the promise of a compressed or exported model."
     from rank_bert.rank.promise import Promise
     for name in ('deploy.json', 'results.json'):
-        f = Path(folder).expanduser()/name
+        f = expanded(folder)/name
         found = json_object(f).get('promise') if f.is_file() else None
         if found: return Promise(**found)
 
@@ -74,7 +74,7 @@ def export(
     if vocabulary == 'seen' and not rows.texts:
         raise ValueError('--vocabulary seen drops words that do not occur: '
                          'pass --texts with a file of all that you have')
-    was = Path(folder).expanduser().resolve()
+    was = expanded(folder).resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{to}'), output.overwrite)
     from rank_bert.deploy.export import export as write
     compared = texts_to_compare(folder, rows.texts) if 'auto' in (to, precision) else None
@@ -99,7 +99,7 @@ def is_exported(
     folder:str|Path, # Folder of a model
 )->bool: # Was it written by `export`?
     "Tell an exported folder from that of a saved model."
-    return (Path(folder).expanduser()/'deploy.json').is_file()
+    return (expanded(folder)/'deploy.json').is_file()
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(

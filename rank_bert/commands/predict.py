@@ -19,6 +19,7 @@ from fastcore.basics import chunked
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, promise_of
+from ..io import expanded
 from ..models.folder import model_config, saved_settings
 from .shell import (command, load_classifier, load_tokenizer, printable, read_texts,
                                       say, say_json, say_scores, text_items, texts_per_row)
@@ -35,13 +36,13 @@ def check_again(
         return {}
     from rank_bert.deploy.runtime import read_manifest # imports NumPy
     dense = dense or is_exported(folder) and read_manifest(folder).get('dense') or dense_of(folder)
-    if not dense or not Path(dense).expanduser().is_dir():
+    if not dense or not expanded(dense).is_dir():
         say('the promise was not checked: pass --dense with the folder of the dense model')
         return {}
     from rank_bert.deploy.export import outputs_of
     from rank_bert.rank.promise import changed_answers, still_holds
     texts = [o for part, _ in validation_items(rows).values() for o in part]
-    (before, kind), (after, _) = (outputs_of(str(Path(o).expanduser()), texts) for o in (dense, folder))
+    (before, kind), (after, _) = (outputs_of(str(expanded(o)), texts) for o in (dense, folder))
     found = still_holds(promise, changed_answers(before, after, kind, promise.tolerance))
     say(str(found))
     return dict(promise=found.verdict)

@@ -25,7 +25,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, shown
-from ..io import json_object, json_text
+from ..io import expanded, json_object, json_text
 from ..models.folder import has_tokenizer, model_config, saved_settings
 from ..settings import existing, flat, in_shell, running, several, text_as
 
@@ -165,9 +165,7 @@ def _run_in_shell(name, run):
         raise SystemExit(141)
     except KeyboardInterrupt: _stop(name, ': '.join(filter(None, ['interrupted', _after_ctrl_c.get()()])), 130)
     except _WRONG_INPUT as e: _stop(name, str(e) or type(e).__name__, 2, e)
-    except Exception as e:
-        if 'home directory' in str(e): _stop(name, 'a path begins with ~ and the name of nobody here', 2, e)
-        _stop(name, f'{type(e).__name__}: {e} (RANK_BERT_DEBUG=1 shows where)', 1, e)
+    except Exception as e: _stop(name, f'{type(e).__name__}: {e} (RANK_BERT_DEBUG=1 shows where)', 1, e)
 
 # %% ../../nbs/commands/shell.ipynb #f6e0e69a
 class _Help(script._HelpFormatter):
@@ -226,7 +224,7 @@ def _config_options(file, names):
     "Read the file of --config; raise `ValueError` for what is no option, or there twice."
     import yaml
     options, marks = {}, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
-    text = Path(file).expanduser().read_text(encoding='utf-8')
+    text = expanded(file).read_text(encoding='utf-8')
     events = (e for e in yaml.parse(text, yaml.SafeLoader) if not isinstance(e, marks))
     if not isinstance(next(events, None), yaml.MappingStartEvent):
         raise ValueError('it must hold lines such as epochs: 3')
@@ -305,7 +303,7 @@ def out_folder(
 )->Path: # `out`, with ~ expanded
     "Raise `OSError` unless we may write the folder `out`."
     from rank_bert.io import check_new
-    out = Path(out).expanduser()
+    out = expanded(out)
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 

@@ -18,6 +18,7 @@ from ..checks import check_positive
 from .rows import rows_learner, rows_of, rows_record
 from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_next,
                                       say_scores, shows_progress)
+from ..io import expanded
 from ..settings import Arg, Count, Fit, Masking, Output, Rows, option, text_as
 
 # %% ../../nbs/commands/train.ipynb #9076d737
@@ -133,7 +134,7 @@ def pretrain(
     """Pretrain a masked language model on text files, and save it as a transformers folder with its vocabulary.
     Example: rank-bert-pretrain wiki.txt --model tiny --minutes 10 --out mine"""
     out_folder(output.out, output.overwrite)
-    file, again = Path(f'{output.out}.checkpoint').expanduser(), 'the same command begins anew'
+    file, again = expanded(f'{output.out}.checkpoint'), 'the same command begins anew'
     if_interrupted(lambda: f'pass --resume to go on from {file}' if file.is_file() else f'no checkpoint yet, {again}')
     if resume and file.is_file():
         from rank_bert.train.resume import read_checkpoint

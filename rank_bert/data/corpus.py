@@ -21,6 +21,7 @@ from .loaders import TextDL, length_sorted_order
 from .tables import read_lines
 from .tokens import TokenizedTexts
 from .wordpiece import train_wordpiece
+from ..io import expanded
 
 # %% ../../nbs/data/corpus.ipynb #66df9fe3
 def plain_documents(
@@ -56,7 +57,7 @@ def read_corpus(
     files, docs = listify(files), []
     if files and isinstance(files[0], (list, tuple)): return files
     if not files: raise ValueError('no text files were given')
-    for o in map(lambda o: Path(o).expanduser(), files):
+    for o in map(expanded, files):
         found = sorted(o.rglob('*.txt')) if o.is_dir() else [o]
         if not found: raise FileNotFoundError(f'{o}: no .txt file in this folder')
         for lines in map(read_lines, found):

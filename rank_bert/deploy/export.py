@@ -26,7 +26,7 @@ from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import ENGINES, MANIFEST, Predictor, check_length, write_manifest
 from .vocabulary import keep_seen_words
-from ..io import check_new, json_object, json_text, needs_extra, new_folder
+from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import model_config, saved_settings
@@ -78,7 +78,7 @@ def _open_folder(folder):
 # %% ../../nbs/deploy/export.ipynb #de000010
 def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
-    if isinstance(model, (str, Path)): source = _open_folder(Path(model).expanduser())
+    if isinstance(model, (str, Path)): source = _open_folder(expanded(model))
     elif hasattr(model, 'dls'): source = Source(model.model, model.dls.tokenizer, model.dls.max_length, None)
     else: source = Source(model, getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None), None)
     tokenizer = tokenizer or source.tokenizer
@@ -241,7 +241,7 @@ def _candidates(to, precision):
     "List the engines and precisions that are asked for, installed, and supported by the processor."
     if to != 'auto' and precision != 'auto':
         if precision not in PRECISIONS[to]: raise ValueError(why_not(to, precision))
-        if less := lacking(precision): warnings.warn(f'{less}: the folder works here too, but is meant for one that has')
+        if less := lacking(precision): warnings.warn(f'{less}: the folder answers here too, at its full speed elsewhere')
         return [(to, precision)]
     engines = [k for k in PACKAGES if to in (k, 'auto') and find_spec(PACKAGES[k])]
     if not engines: raise ImportError(f"no engine for to={to!r} is installed: pip install 'rank_bert[onnx]'")
@@ -317,7 +317,7 @@ def export(
     check_name(precision, 'precision', [*PRECISIONS['openvino'], 'auto'])
     check_name(vocabulary, 'vocabulary', ('all', 'seen'))
     if folder is None: raise ValueError('pass the folder to write')
-    out, candidates = check_new(Path(folder).expanduser(), overwrite), _candidates(to, precision)
+    out, candidates = check_new(expanded(folder), overwrite), _candidates(to, precision)
     source = _open_source(model, tokenizer, max_length)
     check_length(encoder_of(source.model).config.to_dict(), length, 'length')
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer

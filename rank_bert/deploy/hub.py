@@ -13,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import HfApi, ModelCardData
 
 from .runtime import read_manifest
+from ..io import expanded
 
 # %% ../../nbs/deploy/hub.ipynb #hu000006
 _TASK = dict(embedding='feature-extraction', regression='text-classification')
@@ -58,5 +59,5 @@ def push_to_hub(
     read_manifest(folder)
     api = api or HfApi()
     url = api.create_repo(repo_id, private=private, exist_ok=True)
-    api.upload_folder(repo_id=repo_id, folder_path=Path(folder).expanduser(), commit_message=message)
+    api.upload_folder(repo_id=repo_id, folder_path=expanded(folder), commit_message=message)
     return str(url)

@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..checks import check_answers, check_count, check_each, check_fields, check_name, check_text, shown
-from ..io import digest, json_object, json_text, needs_extra
+from ..io import digest, expanded, json_object, json_text, needs_extra
 from ..models.folder import named_errors, shorten_error
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000006
@@ -60,7 +60,7 @@ def read_manifest(
     folder:str|Path, # Exported folder
 )->dict: # What its `deploy.json` holds
     "Read `deploy.json`, and compare the files of the folder with it; raise `OSError` or `ValueError`."
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.is_dir(): raise FileNotFoundError(f'no exported folder {folder}')
     if not (folder/MANIFEST).is_file():
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
@@ -243,7 +243,7 @@ class Predictor:
         folder:str|Path, # Exported folder
         threads:int=None, # Threads of the engine; default: one a core
     ):
-        self.folder, self.settings = Path(folder).expanduser(), read_manifest(folder)
+        self.folder, self.settings = expanded(folder), read_manifest(folder)
         m, file = self.settings, self.folder/'tokenizer.json'
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))
         self._run_engine = ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'],

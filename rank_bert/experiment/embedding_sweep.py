@@ -25,7 +25,7 @@ from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, 
 from ..deploy.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
-from ..io import hub_reachable, needs_extra
+from ..io import expanded, hub_reachable, needs_extra
 from ..models.base_models import cached_or_hub, check_finite_weights, quiet_transformers
 from ..models.embedder import pooling_of, sentence_encoder
 from ..models.folder import model_config
@@ -39,7 +39,7 @@ def open_encoder(
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
     with needs_extra('dev'): from sentence_transformers import SentenceTransformer
-    path = Path(name).expanduser()
+    path = expanded(name)
     folder = path.is_dir() or str(name).startswith(('.', '/', '~'))
     if folder and not (path/'modules.json').is_file():
         kind = str((model_config(path).get('architectures') or [''])[0])
@@ -59,7 +59,7 @@ def is_sentence_transformer(
     name:str, # Folder, or name on the hub
 )->bool:
     "Tell whether a folder or name is that of a `SentenceTransformer`."
-    if (path := Path(name).expanduser()).is_dir(): return (path/'modules.json').is_file()
+    if (path := expanded(name)).is_dir(): return (path/'modules.json').is_file()
     with needs_extra('dev'): from sentence_transformers.util import is_sentence_transformer_model as is_one
     return any(is_one(str(name), local_files_only=o) for o in (True, False) if o or hub_reachable())
 

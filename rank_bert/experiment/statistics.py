@@ -18,6 +18,7 @@ from scipy import optimize, stats
 
 from ..checks import check_name
 from .store import GROUP, read_outputs, summarize
+from ..io import expanded
 from ..rank.batches import DIVERGENCES
 from ..train.scores import METRICS, score
 
@@ -107,7 +108,7 @@ def outputs_of(
     results:pd.DataFrame, # Its table
 )->dict: # File name of a run -> logits and targets
     "Read the outputs of all runs that have some, and leave out those that do not give the score of the run."
-    done, runs = results[results.status == 'done'], Path(folder).expanduser()/'runs'
+    done, runs = results[results.status == 'done'], expanded(folder)/'runs'
     def gives(out, metric, expected):
         try: return abs(score(*out, [_metric_key(metric)], kind_of(*out))[_metric_key(metric)] - expected) < 1e-4
         except (ValueError, FloatingPointError): return False # of another kind of task, or NaN among the outputs

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from .. import __version__
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_text)
-from ..io import clear_unfinished, digest, json_object, json_text, new_file
+from ..io import clear_unfinished, digest, expanded, json_object, json_text, new_file
 
 # %% ../../nbs/experiment/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed method allocator budget')
@@ -97,7 +97,7 @@ def folder_state(
     has:str='.', # A file that it must have, such as 'config.json' for a model
 )->list: # Name, size and hash of each file; None if there is no such folder
     "List the files of a folder, so that you notice when they change."
-    p = Path(path or '').expanduser()
+    p = expanded(path or '')
     if not path or not p.is_dir() or not (p/has).exists(): return None
     return [[o.relative_to(p).as_posix(), *file_state(o)] for o in sorted(p.rglob('*')) if o.is_file()]
 
@@ -276,7 +276,7 @@ class Store:
     "The records, models and results of a sweep in one folder."
     def __init__(self,
         folder:str|Path, # Created when a sweep first writes to it
-    ): self.folder = Path(folder).expanduser()
+    ): self.folder = expanded(folder)
 
     def __repr__(self): return f'Store of {len(self.files())} runs in {self.folder}'
 

@@ -25,7 +25,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
 from ..checks import check_answers, check_count
-from ..io import hub_reachable
+from ..io import expanded, hub_reachable
 from .anatomy import held, input_names
 from .folder import (check_settings, has_tokenizer, is_model_folder, model_config, named_errors,
                                      shorten_error, weight_bytes)
@@ -179,7 +179,7 @@ def open_model(
     **kwargs
 )->tuple: # The model, and what transformers reports: 'missing_keys', 'unexpected_keys', 'mismatched_keys'
     "Load a model as transformers does, without running code that comes with it."
-    name = str(Path(name).expanduser())
+    name = str(expanded(name))
     config = config or load_config(name, **kwargs)
     if Path(name).is_dir(): _check_size(cls, name, config)
     adapter = {k: v for k, v in kwargs.items() if k == 'local_files_only'} # where transformers looks for an adapter
@@ -230,7 +230,7 @@ def find_config(
 ): # Configuration
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
     if name in BERT_CONFIGS: return bert_config(name)
-    if is_model_folder(name): return load_config(str(Path(name).expanduser()))
+    if is_model_folder(name): return load_config(str(expanded(name)))
     return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
 
 def _random_model(name, num_labels, overrides):
@@ -255,7 +255,7 @@ def get_pretrained_model(
     name, n = str(model_name), _count_labels(task_name, num_labels)
     if pretrained is False: return _random_model(name, n, overrides)
     if is_model_folder(name):
-        return _record_origin(_load_model(str(Path(name).expanduser()), n, overrides), f'folder: {name}')
+        return _record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
     try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
     except OSError as e:
         if pretrained or name not in BERT_CONFIGS: raise
@@ -274,7 +274,7 @@ def get_tokenizer(
         return cached_or_hub(lambda **kw: load(name, **kw), name)[0]
     if not has_tokenizer(name): raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')
     with named_errors(f'the tokenizer of {name}'):
-        tok = load(Path(name).expanduser(), local_files_only=True)
+        tok = load(expanded(name), local_files_only=True)
         if len(tok) > len(tok.all_special_ids): return tok
         raise ValueError(f'it has no words, only {", ".join(tok.all_special_tokens)}: is a file missing?')
 

@@ -12,7 +12,7 @@ __all__ = ['shorten_error', 'named_errors', 'check_settings', 'model_config', 'i
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..io import json_object
+from ..io import expanded, json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
 def shorten_error(e):
@@ -48,7 +48,7 @@ def model_config(
     folder:str|Path, # Folder of a saved model
 )->dict: # What its config.json holds
     "Read the settings of a model; raise `OSError` or `ValueError` if the folder has none."
-    p = Path(folder).expanduser()
+    p = expanded(folder)
     if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
     if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
     if (f := p/'config.json').exists(): return check_settings(json_object(f), f)
@@ -63,7 +63,7 @@ def is_model_folder(
 )->bool: # False for a name
     "Tell a folder from a name; raise `OSError` or `ValueError` for a path that holds no saved model."
     path = str(name).startswith(('.', '/', '~')) or str(name).count('/') > 1 or '\\' in str(name)
-    if path or Path(name).expanduser().exists(): return model_config(name) is not None
+    if path or expanded(name).exists(): return model_config(name) is not None
     return False
 
 # %% ../../nbs/models/folder.ipynb #f01d0015
@@ -88,7 +88,7 @@ def saved_settings(
     folder:str|Path, # Folder of a saved model
 )->dict: # Settings of the command that wrote it, such as `task` and `source`; empty if we know none
     "Read the settings in the `results.json` of a folder, or in the `tuning.json` of a sweep's model."
-    files = [Path(folder).expanduser()/o for o in ('results.json', 'tuning.json')]
+    files = [expanded(folder)/o for o in ('results.json', 'tuning.json')]
     record = next((json_object(f, object) for f in files if f.exists()), {})
     settings = record.get('settings') if isinstance(record, dict) else None # somebody else's results.json
     if not isinstance(settings, dict): return {}
@@ -105,7 +105,7 @@ def has_tokenizer(
     folder:str|Path, # Folder of a saved model
 )->bool: # False if it has none
     "Check the JSON files of a tokenizer; raise `OSError` or `ValueError` if one is damaged."
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     found = [o for o in (*_TOKENIZER_JSON, *_VOCABULARIES) if (folder/o).exists()]
     for o in found:
         if o in _TOKENIZER_JSON: json_object(folder/o, most=2**28)

@@ -113,9 +113,10 @@ class Healing:
         "Compare the model in training with the dense one on some texts."
         z, kind, states, y, _ = self.see(self.model, rows)
         wanted, hidden = zip(*map(self.targets(rows).get, y))
+        loss = DIVERGENCES[kind](torch.cat(wanted), z.float()).mean()
+        if not self.tokens: return loss
         hidden = torch.cat(hidden).float()
-        off = (states.float() - hidden).square().sum()/hidden.square().sum()
-        return DIVERGENCES[kind](torch.cat(wanted), z.float()).mean() + self.tokens*off
+        return loss + self.tokens*(states.float() - hidden).square().sum()/hidden.square().sum()
 
     def train(self, done):
         "Take one step, where `done` is the share of the training that is done; return the loss of its batch."
@@ -157,7 +158,7 @@ def load_state(self:Healing,
     try: state = torch.load(file, weights_only=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as e: raise ValueError(f"{file} is no state of heal") from e
     if not isinstance(state, dict) or 'about' not in state: raise ValueError(f"{file} is no state of heal")
-    if odd := [k for k, v in self.about().items() if state['about'][k] != v]:
+    if odd := [k for k, v in self.about().items() if state['about'].get(k) != v]:
         raise ValueError(f"{file} is the state of a run with other {odd[0]}: remove it, or name another file")
     for p, q in zip(self.params, state['params'], strict=True): p.data.copy_(q)
     self.opt.load_state_dict(state['opt'])

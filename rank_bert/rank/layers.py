@@ -93,7 +93,8 @@ def from_factors(cls:LowRankLinear,
     like = up if like is None else like
     up, down = to_float64(up), to_float64(down)
     a, b = up.norm(dim=0), down.norm(dim=1)
-    c = torch.where((a > 0) & (b > 0), (b/a.clamp_min(1e-300)).sqrt(), 1.)
+    a, b = torch.where(a > 0, a, 1/b), torch.where(b > 0, b, 1/a) # beside a factor of zero the other gets a norm of 1
+    c = (b/a.clamp_min(1e-300)).sqrt().nan_to_num(1.) # NaN where both are zero
     new = blank_like(cls, down.shape[1], up.shape[0], up.shape[1], bias=bias is not None, like=like)
     with torch.no_grad():
         new.up.weight.copy_(up*c)

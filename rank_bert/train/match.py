@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import nn
 
+from ..io import expanded
 from ..models.anatomy import encoder_of, family_of
 from ..models.base_models import BERT_CONFIGS, get_pretrained_model, get_tokenizer, problem_type
 from ..models.classifier import PooledConfig, pooled_classifier
@@ -93,7 +94,7 @@ def classifier_for(
     hf = encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
-    _match_vocab(hf, None if given or not (folder := Path(model).expanduser()).is_dir() else folder, dls.tokenizer)
+    _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, dls.tokenizer)
     _match_padding(hf, dls.tokenizer)
     _name_labels(hf, dls.vocab)
     hf.config.problem_type = _match_head(hf, dls)

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedConfig
 from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import unigram_entropy
-from ..io import check_new, clear_unfinished, digest, new_folder
+from ..io import check_new, clear_unfinished, digest, expanded, new_folder
 from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
     quiet_transformers)
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner
@@ -121,7 +121,7 @@ def pretrain(
     **kwargs
 )->dict: # What `results.json` in `out` holds
     "Pretrain a masked language model on text files, and save it as a transformers folder."
-    began, out = time.perf_counter(), check_new(Path(out).expanduser(), overwrite)
+    began, out = time.perf_counter(), check_new(expanded(out), overwrite)
     if len(given := [k for k, v in dict(steps=steps, epochs=epochs, minutes=minutes).items() if v is not None]) > 1:
         raise ValueError(f"pass one of steps, epochs, minutes, not {' and '.join(given)}")
     check_count(steps, 'steps', none=True), check_count(every, 'every', none=True)
