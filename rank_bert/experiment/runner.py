@@ -21,9 +21,10 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
+from ..deploy.runtime import check_length
 from ..models.base_models import find_config
 from .executors import EXECUTORS
-from ..settings import Runs
+from ..settings import Runs, option
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
                                         short_names, to_table)
 
@@ -116,12 +117,12 @@ def is_tuned(self:Runner, run):
     return not self.tunes or (self.model_folder(run)/'tuning.json').is_file()
 
 @patch
-def _refuse_missing(self:Runner):
-    "Raise `OSError` if none of the models is to be had."
+def _refuse_hopeless(self:Runner):
+    "Raise an error if none of the models is to be had, or none has as many positions as the longest text tokens."
     if any(map(self.is_tuned, self.grid())): return
     for m in self.models:
-        try: return find_config(m)
-        except OSError as e: missing = e
+        try: return check_length(find_config(m).to_dict(), self.rows.max_length, option('max_length'))
+        except (OSError, ValueError) as e: missing = e
     raise missing
 
 @patch
@@ -282,7 +283,7 @@ def run(self:Runner,
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
     self._refuse_changed()
-    self._refuse_missing()
+    self._refuse_hopeless()
     self.store.open()
     for r in self.grid() if retry_failed else ():
         if (self.stored(r) or {}).get('status') == 'failed': self.run_file(r).unlink()
