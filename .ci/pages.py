@@ -1,12 +1,13 @@
-"""'Run all' of the how-to pages as a stranger would: python .ci/pages.py [PAGE ...]
+"""'Run all' of the how-to pages and tutorials as a stranger would: python .ci/pages.py [PAGE ...]
 
 Makes an environment with the library and what Jupyter brings, without the extra dev, which takes minutes and gigabytes.
-Every cell of a page runs, the slow ones too, in an empty folder. Ends with 1 if one fails, and shows its cell."""
-import os, subprocess, sys, tempfile, time
+Every cell of a page runs, the slow ones too, in a folder with nothing but the results in `experiments`, which in Colab
+come from the repository's address. Ends with 1 if one fails, and shows its cell."""
+import os, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
 
 top = Path(__file__).resolve().parent.parent
-pages = [Path(o).resolve() for o in sys.argv[1:]] or sorted((top/'nbs'/'howto').glob('*.ipynb'))
+pages = [Path(o).resolve() for o in sys.argv[1:]] or sorted(f for o in ('howto', 'tutorials') for f in (top/'nbs'/o).glob('*.ipynb'))
 RUN = '''
 import sys, nbformat
 from nbclient import NotebookClient
@@ -21,7 +22,9 @@ def run_page(python, page):
     own = {k: v for k, v in os.environ.items() if not k.startswith('PYTHON')} # nothing of this checkout
     own['PATH'] = f'{Path(python).parent}{os.pathsep}{own["PATH"]}'
     with tempfile.TemporaryDirectory() as d:
-        res = subprocess.run([python, '-c', RUN, str(page)], cwd=d, env=own, capture_output=True, text=True)
+        shutil.copytree(top/'experiments', f'{d}/experiments')
+        (here := Path(d, 'nbs', page.parent.name)).mkdir(parents=True)
+        res = subprocess.run([python, '-c', RUN, str(page)], cwd=here, env=own, capture_output=True, text=True)
     said = 'ok' if res.returncode == 0 else f'FAILED\n{res.stderr[-2500:]}'
     print(f'{page.name} {time.perf_counter() - start:.0f} s {said}', flush=True)
     return res.returncode == 0

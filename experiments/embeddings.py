@@ -12,7 +12,14 @@ What people would take instead are recipes too, whose budget says what is left o
     python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'layers(3) layers(3)+align layers(3)+heal(minutes=20)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
-The last needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
+Healing by `minutes` depends on the machine; rows of other seeds and poolings take as many `steps` instead.
+
+What else can be left out: neurons chosen together with ranks, and the word embedding (here to half of its weights, after
+the linear layers); and int8 on top:
+
+    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint+refit kronecker+refit+words(.5) kronecker+refit+int8'
+
+The row of `static` needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
 import copy, csv, random, re, tempfile, time
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +34,7 @@ from rank_bert.rank.align import aligned
 from rank_bert.rank.batches import batches_of_texts, choose_texts
 from rank_bert.rank.compress import compress
 from rank_bert.rank.decomposed import Decomposed
+from rank_bert.rank.embedding import compress_embedding
 from rank_bert.rank.heal import heal
 from rank_bert.rank.recipe import parse
 from rank_bert.rank.refit import refit
@@ -111,10 +119,12 @@ class Bench:
         before, _, last = recipe.rpartition('+')
         if before: small, _ = self.model(budget, before, seed)
         start = time.time()
-        if last == 'int8': new = int8(self.dense)
+        if last == 'int8': new = int8(small if before else self.dense)
         elif last == 'static': new = static(self.dense)
         elif n := re.fullmatch(r'layers\((\d+)\)', last): new = first_layers(self.dense, int(n[1]))
         elif last == 'align': new = aligned(self.dense, small, self.rows[256:], self.rows[:256])
+        elif last == 'joint': new = compress(self.dense, budget, self.rows, 'joint', n_samples=len(self.rows), progress=False)
+        elif n := re.fullmatch(r'words\((.+)\)', last): new = compress_embedding(small, float(n[1]), self.decomposed, progress=False)
         elif last == 'kronecker': new = compress(self.dense, budget, self.decomposed, progress=False)
         elif last == 'refit': new = refit(self.dense, small, self.rows, self.decomposed.calibration, n_samples=None)
         else: new = heal(self.dense, small, self.pool, **parse(last)[0].options, seed=seed)

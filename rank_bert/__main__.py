@@ -12,7 +12,7 @@ import sys
 from .checks import check_name
 
 # %% ../nbs/main.ipynb #0main006
-if __name__ == '__main__':
+if __name__ == '__main__' and globals().get('__spec__'): # not in a notebook
     name, *args = sys.argv[1:] if sys.argv[1:] and sys.argv[1][0] != '-' else ['help', *sys.argv[1:]]
     sys.argv = [f'rank-bert-{name}', *args] # before the commands are imported, which look at it
     from rank_bert.cli import COMMANDS
