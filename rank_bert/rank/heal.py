@@ -75,7 +75,7 @@ class Healing:
         small:nn.Module, # The compressed model; copied
         rows:list, # `sentences` to train on
         lr:float=5e-4, # Highest learning rate
-        bs:int=32, # Texts in a batch
+        bs:int=16, # Texts in a batch
         seed:int=42, # For the order of the texts
         tokens:float=1., # Weight of the error of the hidden states
         memory:int=2**29, # Most numbers to keep of what the dense model computed
@@ -91,7 +91,7 @@ class Healing:
         self.step, self.seconds, self.wanted, self.order = 0, 0., {}, (None, [])
         self.params = healed_parameters(self.model.requires_grad_(False))
         for p in self.params: p.requires_grad_()
-        self.opt = torch.optim.AdamW(self.params, lr, weight_decay=0.)
+        self.opt = torch.optim.AdamW(self.params, lr, weight_decay=0., fused=True)
 
     def see(self, model, rows):
         "Run a model on some texts; return their numbers too, and how many tokens each has."
@@ -222,7 +222,7 @@ def heal(
     minutes:float=10, # Time to train
     steps:int=None, # Batches to train on instead, for the same model each time
     lr:float=5e-4, # Highest learning rate
-    bs:int=32, # Texts in a batch
+    bs:int=16, # Texts in a batch
     tokens:float=None, # Weight of the error of all tokens' hidden states; default: 1 for embeddings, else 0
     holdout:int=256, # Texts to set aside, at most a quarter of them
     state:str|Path=None, # File that keeps the state, to go on after an interruption
