@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/statistics.html.md"""
 
 # %% auto #0
 __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'OF_OUTPUTS', 'TRUE_COTANGENTS', 'EMPIRICAL_COTANGENTS', 'Statistics',
-           'Gram', 'Moments', 'signs', 'softmax_cotangent', 'sigmoid_cotangent', 'usable_labels', 'cotangent',
+           'heavy', 'Gram', 'Moments', 'signs', 'softmax_cotangent', 'sigmoid_cotangent', 'usable_labels', 'cotangent',
            'squared_rows', 'TextTokens', 'LayerStatistics', 'WordStatistics']
 
 # %% ../../nbs/rank/statistics.ipynb #021e74c2
@@ -54,22 +54,33 @@ class Statistics(dict):
         "Move all tensors to a device."
         return Statistics({k: v.to(device) if hasattr(v, 'to') else v for k, v in self.items()})
 
+# %% ../../nbs/rank/statistics.ipynb #heavy002
+def heavy(
+    x:torch.Tensor, # Rows (tokens, n)
+    light:float, # Largest part of the sum of squares to leave out
+)->torch.Tensor: # Rows, in order
+    "Leave out the smallest rows."
+    weight = x.square().sum(1)
+    order = weight.argsort(stable=True)
+    total = weight[order].cumsum(0, dtype=torch.float64)
+    return x[order[(total <= light*total[-1]).sum():].sort().values]
+
 # %% ../../nbs/rank/statistics.ipynb #48019f00
 class Gram:
     "Streaming sum of `x.T @ x`."
     def __init__(self,
         n:int, # Features
         device, # Where to sum
-        block:int=384, # Features at a time
-    ): self.sum, self.block = torch.zeros((n, n), dtype=torch.float64, device=device), block
+        block:int=128, # Features at a time
+        light:float=0., # Part of the sum of squares to leave out, see `heavy`
+    ): self.sum, self.block, self.light = torch.zeros((n, n), dtype=torch.float64, device=device), block, light
 
     def add(self,
         x:torch.Tensor, # Rows (tokens, n)
-        y:torch.Tensor=None, # Other rows, if `x.T @ y` is symmetric too
     ):
         "Add some rows, on and above the diagonal."
-        y = x if y is None else y
-        for i in range(0, x.shape[1], self.block): self.sum[i:i + self.block, i:] += x[:, i:i + self.block].T@y[:, i:]
+        if self.light: x = heavy(x, self.light)
+        for i in range(0, x.shape[1], self.block): self.sum[i:i + self.block, i:] += x[:, i:i + self.block].T@x[:, i:]
 
     def full(self):
         "Complete the symmetric matrix."
@@ -81,8 +92,9 @@ class Moments:
     def __init__(self,
         n:int, # Features
         device, # Where to sum
+        light:float=0., # Part of the sum of squares to leave out, see `heavy`
     ):
-        self.weight, self.shift, self.gram, self.done = 0., None, Gram(n, device), None
+        self.weight, self.shift, self.gram, self.done = 0., None, Gram(n, device, light=light), None
         self.sum = torch.zeros(n, dtype=torch.float64, device=device)
 
     def add(self,
@@ -91,11 +103,11 @@ class Moments:
     ):
         "Add some rows."
         if self.shift is None: self.shift = x.mean(0)
-        x = x - self.shift
-        xw = x if w is None else x*w[:, None]
+        x, root = x - self.shift, x.new_ones(len(x)) if w is None else w.sqrt()
+        if w is not None: x *= root[:, None]
         self.weight += len(x) if w is None else w.sum().item()
-        self.sum += xw.sum(0)
-        self.gram.add(x, xw)
+        self.sum += root@x
+        self.gram.add(x)
 
     def shifted(self):
         "Return the mean and the second moment of the rows less `shift`, in float64."
@@ -197,11 +209,13 @@ class TextTokens:
         "Tell whether `t` has a row for every token, with or without padding."
         return self.turned(t).shape[:-1] in (self.mask.shape, (self.n,), (self.mask.numel(),))
 
-    def flat(self, t):
-        "Return the rows of `t` that are not padding (tokens, features), in float32."
-        every = self.index is None or not self.is_text(t)
+    def flat(self, t, rows=None):
+        "Return the rows of `t` that are not padding (tokens, features), or some of these, in float32."
+        index = self.index if self.is_text(t) else None
         t = self.turned(t).reshape(-1, t.shape[-1]).float()
-        return t if every or len(t) == self.n else t[self.index]
+        if len(t) == self.n: index = None
+        if rows is not None: index = rows if index is None else index[rows]
+        return t if index is None else t[index]
 
     def zeroed(self, t):
         "Return `t` (texts, length, features) with padding set to zero, in float32."
@@ -212,6 +226,7 @@ class TextTokens:
 # %% ../../nbs/rank/statistics.ipynb #cfc7ed1d
 class LayerStatistics:
     "Streaming statistics of one linear layer."
+    light = 1e-4 # part of the sum of squares that products with gradients leave out, see `heavy`
     def __init__(self,
         shape:tuple, # (out, in)
         want, # Names of the statistics to collect
@@ -221,8 +236,8 @@ class LayerStatistics:
         (m, n), self.want, self.tokens, self.calls, self.held = shape, set(want), 0, 0, []
         self.owns, needs = shared is None, lambda *names: bool(self.want&set(names))
         self.inputs = shared.inputs if shared else Moments(n, device) if needs('mean', 'covariance') else None
-        self.weighted = Moments(n, device) if needs('weighted_mean', 'weighted_covariance') else None
-        self.grads = Gram(m, device) if needs('grad_second_moment') else None
+        self.weighted = Moments(n, device, self.light) if needs('weighted_mean', 'weighted_covariance') else None
+        self.grads = Gram(m, device, light=self.light) if needs('grad_second_moment') else None
         zeros = partial(torch.zeros, dtype=torch.float64, device=device)
         self.rows, self.cols = (zeros(m), zeros(n)) if needs('fisher_rows', 'fisher_cols') else (None, None)
 
@@ -231,9 +246,9 @@ class LayerStatistics:
         keep:TextTokens, # Which of it is text
     ):
         "Count the inputs of one use of the layer."
-        x, self.calls = keep.flat(x), self.calls + 1
-        self.tokens += len(x)
-        if self.owns and self.inputs: self.inputs.add(x)
+        self.calls += 1
+        self.tokens += keep.n if keep.is_text(x) else x.shape[:-1].numel()
+        if self.owns and self.inputs: self.inputs.add(keep.flat(x))
 
     def backward(self,
         x:torch.Tensor, # Input of the layer
@@ -241,9 +256,11 @@ class LayerStatistics:
         keep:TextTokens, # Which of both is text
     ):
         "Count the gradients of one use of the layer."
-        flat = keep.flat(g)
+        flat, rows = keep.flat(g), None
+        weight = flat.square().sum(1)
+        if 0 < len(some := weight.nonzero().squeeze(1)) < len(flat): flat, weight, rows = flat[some], weight[some], some
         if self.grads: self.grads.add(flat)
-        if self.weighted: self.weighted.add(keep.flat(x), flat.square().sum(1))
+        if self.weighted: self.weighted.add(keep.flat(x, rows), weight)
         if self.rows is not None: self.held.append((keep.turned(x).float(), keep.zeroed(g)))
         if self.calls == 1: self.finish()
 
