@@ -56,6 +56,7 @@ def export(
     folder:str, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
+    processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None, # Where it will run (default: here)
     rows:Rows.only('max_length', 'tokenizer', texts='Texts to compare on (default: those of its fine-tuning)')=Rows(),
     vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
     latency:Latency.but('repeats')=Latency(latency_batch=1, latency_length=32),
@@ -83,12 +84,13 @@ def export(
         warnings.warn('the promise is about texts like the validation texts, which we set aside without their labels: '
             'pass --texts with lines that the model has not seen to be promised for those')
     truth = goal.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision, texts=compared,
+    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision, processor=processor, texts=compared,
               max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
               length=latency.latency_length, max_divergence=max_divergence, dense=truth,
               goal=goal, overwrite=output.overwrite)
     m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
-    say(f"saved in {out}: {m['engine']} {m['precision']}, {size:.2f} MB")
+    for_ = f" for {m['made_for']}" if m['made_for'] else ''
+    say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
     for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     if p := promise_of(out): say(str(p))
     say_next(*predict_line(out, was))
