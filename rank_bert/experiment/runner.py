@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 
 from ..checks import check_count
 from ..deploy.runtime import check_length
-from ..models.base_models import find_config
+from ..models.base_models import find_config, get_tokenizer
 from .executors import EXECUTORS
 from ..settings import Runs, option
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
@@ -118,8 +118,9 @@ def is_tuned(self:Runner, run):
 
 @patch
 def _refuse_hopeless(self:Runner):
-    "Raise an error if none of the models is to be had, or none has as many positions as the longest text tokens."
+    "Raise an error if the tokenizer is not to be had, or no model that has enough positions for the longest text."
     if any(map(self.is_tuned, self.grid())): return
+    if self.rows.tokenizer: get_tokenizer(self.rows.tokenizer)
     for m in self.models:
         try: return check_length(find_config(m).to_dict(), self.rows.max_length, option('max_length'))
         except (OSError, ValueError) as e: missing = e
