@@ -93,9 +93,11 @@ def damped_root(
     c = to_float64(moment)
     if bad := int((~c.isfinite()).sum()):
         raise ValueError(f"a second moment of shape {tuple(c.shape)} has {bad} NaN or infinite entries: recalibrate")
-    scale, eye = c.diagonal().mean().clamp_min(1e-30), torch.eye(len(c), dtype=c.dtype, device=c.device)
+    scale = c.diagonal().mean().clamp_min(1e-30)
     for k in range(100):
-        root, failed = torch.linalg.cholesky_ex(c + damping*10**k*scale*eye)
+        damped = c.clone()
+        damped.diagonal().add_(damping*10**k*scale)
+        root, failed = torch.linalg.cholesky_ex(damped)
         if not failed: return root
     raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} "
                      "positive: pass a positive semi-definite one")

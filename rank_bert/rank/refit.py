@@ -64,11 +64,13 @@ class PairedMoments(Moments):
         y:torch.Tensor, # Rows (tokens, m)
     ):
         "Add some pairs of rows."
-        super().add(x)
-        if self.y_shift is None: self.y_shift = y.mean(0)
-        y = y - self.y_shift
+        if self.shift is None: self.shift, self.y_shift = x.mean(0), y.mean(0)
+        x, y = x - self.shift, y - self.y_shift
+        self.weight += len(x)
+        self.sum += x.sum(0)
         self.y_sum += y.sum(0)
-        self.cross += y.T@(x - self.shift)
+        self.gram.add(x)
+        self.cross += y.T@x
 
     def pair(self,
         centred:bool=True, # Subtract the means?
@@ -130,16 +132,13 @@ class Call:
 # %% ../../nbs/rank/refit.ipynb #0refit68
 @contextmanager
 def skipping(
-    enc:nn.Module, # A transformers model
-    names, # Names of blocks
-    out, # Called without arguments, for what the blocks return
+    outs:dict, # Module -> function without arguments, for what the module returns
 ):
-    "Make blocks return `out()` instead of computing."
-    blocks = [enc.get_submodule(n) for n in names]
-    for b in blocks: b.forward = lambda *args, **kwargs: out()
+    "Make modules return something instead of computing."
+    for m, out in outs.items(): m.forward = lambda *args, out=out, **kwargs: out()
     try: yield
     finally:
-        for b in blocks: del b.forward
+        for m in outs: del m.forward
 
 # %% ../../nbs/rank/refit.ipynb #0refit22
 class Enough(Exception): "Ends a forward pass where you have seen enough."
@@ -153,7 +152,7 @@ def record(cls:Call, enc, names, x):
         if len(calls) == len(names): raise Enough
     keep = [(enc.get_submodule(names[0]), lambda args, kwargs, out: outs.append(out))]
     with hooked([(enc.get_submodule(n), see) for n in names], before=True), hooked(keep):
-        with skipping(enc, names[1:], lambda: outs[0]):
+        with skipping({enc.get_submodule(n): lambda: outs[0] for n in names[1:]}):
             try: run_encoder(enc, x)
             except Enough: return calls
 
@@ -171,6 +170,7 @@ class Walk:
         self.outs_dense = [Call.record(self.dense, names[:1], x)[0].hidden for x in packs]
         self.outs_small = [c[0].hidden for c in calls]
         self.calls = dict(zip(names, zip(*calls)))
+        self.known = [{} for _ in packs] # what modules of the block returned that need not compute again
         for c in chain(*calls): c.hidden = None # one block's states at a time
 
 # %% ../../nbs/rank/refit.ipynb #0refit26
@@ -197,15 +197,38 @@ def see_dense(self:Walk, block):
         seen.append(got)
     return seen
 
+# %% ../../nbs/rank/refit.ipynb #fit00001
+@patch
+def finished(self:Walk, block, i):
+    "List the largest modules of a block whose linear layers all belong to the stages before `i`."
+    if any(s.uses > 1 for s in block.stages): return []
+    stage = {self.layers[1][n].module: k for k, s in enumerate(block.stages) for n in s.layers}
+    found = {}
+    for n, m in self.small.get_submodule(block.name).named_modules():
+        within = [stage[o] for o in m.modules() if o in stage]
+        if within and max(within) < i and not any(n.startswith(f'{o}.') for o in found): found[n] = m
+    return list(found.values())
+
+@patch
+@contextmanager
+def recalling(self:Walk, block, i, p):
+    "Make modules return what they returned at an earlier stage, and keep what is `finished` at this one."
+    new, wide = {}, Call.hidden_in(self.outs_small[p]).numel()
+    def see(m, out):
+        if (hidden := Call.hidden_in(out, None)) is not None and hidden.numel() <= wide: new[m] = out
+    with skipping({m: lambda o=o: o for m, o in self.known[p].items()}):
+        with hooked([(m, lambda args, kwargs, out, m=m: see(m, out)) for m in self.finished(block, i)]): yield
+    self.known[p] = new
+
 # %% ../../nbs/rank/refit.ipynb #0refit27
 @patch
-def see_small(self:Walk, block, stage, p):
-    "Run a block of the compressed model up to a stage; return the stage's inputs, one a use."
-    xs = []
+def see_small(self:Walk, block, i, p):
+    "Run a block of the compressed model up to its stage `i`; return the stage's inputs, one a use."
+    xs, stage = [], block.stages[i]
     def see(args, kwargs):
         xs.append(self.keeps[p].flat(args[0]))
         if len(xs) == stage.uses: raise Enough
-    with hooked([(self.layers[1][stage.layers[0]].module, see)], before=True):
+    with self.recalling(block, i, p), hooked([(self.layers[1][stage.layers[0]].module, see)], before=True):
         try: self.calls[block.name][p](self.small.get_submodule(block.name), self.outs_small[p])
         except Enough: return xs
 
@@ -214,7 +237,7 @@ def moments_at(self:Walk, block, i, seen):
     "Sum up the moments of a stage, from the compressed model's inputs and what `see_dense` returned."
     moments = None
     for p, got in enumerate(seen):
-        for x, y in zip(self.see_small(block, block.stages[i], p), got[i], strict=True):
+        for x, y in zip(self.see_small(block, i, p), got[i], strict=True):
             moments = moments or PairedMoments(x.shape[1], y.shape[1], self.device)
             moments.add(x, y)
         got[i] = None # no longer needed
@@ -253,7 +276,10 @@ def refit_block(self:Walk, block, calibration, mix, ridge):
             if grads is not None: grads = grads.to(self.device)
             self.refit_layer(n, moments, self.reads_outputs(stage), grads, mix, ridge)
     module = self.small.get_submodule(block.name)
-    self.outs_small = [c(module, o) for c, o in zip(self.calls.pop(block.name), self.outs_small)]
+    for p, call in enumerate(self.calls.pop(block.name)):
+        with skipping({m: lambda o=o: o for m, o in self.known[p].items()}):
+            self.outs_small[p] = call(module, self.outs_small[p])
+        self.known[p] = {}
 
 # %% ../../nbs/rank/refit.ipynb #0refit34
 def head_layers(
@@ -269,7 +295,7 @@ def see_head(self:Walk, enc, outs, p):
     "Run the head on the last block's output; return name -> (inputs, outputs) of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
-    with skipping(enc, [b.name for b in self.blocks], lambda: outs[p]):
+    with skipping({enc.get_submodule(b.name): lambda: outs[p] for b in self.blocks}):
         with hooked([(m, see(n)) for n, m in head_layers(enc).items()]): run_encoder(enc, self.packs[p])
     return got
 
