@@ -21,6 +21,7 @@ from ..deploy.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_g
 from ..deploy.onnx import TextGraph, to_onnx
 from ..deploy.runtime import ENGINES
 from ..models.sizes import encoder_params
+from ..settings import batch_shape
 
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
@@ -37,13 +38,6 @@ def _backend_runs(model, pairs, place):
             write_graph(traced, file, b, p)
             runs[b, p] = ENGINES[b](file, graph.outputs[0], p, threads)
     return runs
-
-# %% ../../nbs/commands/bench_infer.ipynb #16414703
-def _batch_shape(size):
-    "Parse the shape of a batch, texts x tokens."
-    parts = str(size).split('x')
-    if len(parts) == 2 and all(o.isdecimal() and int(o) for o in parts): return tuple(map(int, parts))
-    raise ValueError(f'a size must be like 32x64, texts x tokens, got {size!r}')
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000006
 def _engine_pairs(backends, precisions):
@@ -74,7 +68,7 @@ def bench_backends(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
-    pairs, shapes, tables = _engine_pairs(backends, precisions), [_batch_shape(o) for o in sizes], {}
+    pairs, shapes, tables = _engine_pairs(backends, precisions), [batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})

@@ -10,7 +10,7 @@ __all__ = ['open_for_recipe', 'megabytes', 'compress']
 # %% ../../nbs/commands/compress.ipynb #cc000003
 import shutil
 from shlex import quote
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -74,6 +74,7 @@ def _results_of(model, scores, settings):
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
     if done and done.promise: record |= dict(promise=done.promise.asdict())
+    if done and done.speedup: record |= dict(speedup=asdict(done.speedup))
     return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
@@ -87,13 +88,15 @@ def _say_compressed(model, scores, folder, out, was, dense):
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:
         say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
-    say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}']))
+    engine = done.speedup.engine.split('-') if done and done.speedup and '-' in done.speedup.engine else []
+    options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
+    say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}{options}']))
 
 # %% ../../nbs/commands/compress.ipynb #cc000021
 @command
 def compress(
     folder:str, # Folder of a saved model
-    goal:Goal.only('max_loss_increase', 'max_changed', 'confidence', 'tolerance', 'allocator', 'cost',
+    goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator', 'cost',
         'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
     method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
@@ -107,6 +110,7 @@ def compress(
     """Shrink the encoder of a saved model by a recipe, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
+    Example: rank-bert-compress tuned --speedup 6 --to onnx-int8 --out fast
     Example: rank-bert-compress tuned --budget 0.3 --method joint+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
@@ -121,8 +125,9 @@ def compress(
     if shrinks and goal.limit is None: goal = replace(goal, budget=.5)
     if goal.max_changed and embeddings:
         raise ValueError(f'{option("embeddings")} would change answers after the promise was tested: leave it out')
-    end = f'{goal.max_loss_increase or goal.max_changed or goal.budget:g}' if shrinks else recipe
+    end = f'{goal.max_loss_increase or goal.max_changed or goal.budget or 0:g}' if shrinks else recipe
     if goal.max_changed: end = f'changed-{end}'
+    if goal.speedup: end = f'{goal.speedup:g}-times-as-fast'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     size = megabytes(was)
     model, tok, data, record = open_for_recipe(folder, rows, goal.seed, needed)

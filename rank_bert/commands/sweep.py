@@ -89,7 +89,7 @@ def sweep(
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
     rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.but('seed', 'bf16')=_FIT,
-    goal:Goal.but('budget', 'allocator', 'seed')=Goal(),
+    goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
     latency:Latency.but('repeats')=Latency(),
     runs:Runs=Runs(),
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own

@@ -17,7 +17,8 @@ from pathlib import Path
 import torch, torch.nn as nn
 
 from ..checks import check_name
-from .export import PACKAGES, PRECISIONS, why_not, write_graph
+from .export import GRAPHS, PACKAGES, PRECISIONS, why_not, write_graph
+from .onnx import TextGraph, to_onnx
 from .runtime import ENGINES
 from ..io import needs_extra
 from ..models.anatomy import linears
@@ -57,6 +58,19 @@ def _check_engine(to, precision):
     with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
     if reason := why_not(to, precision): raise ValueError(reason)
 
+# %% ../../nbs/deploy/cost.ipynb #28whole2
+def _whole_in_engine(model, bs, length, to, precision):
+    "Export a model to a temporary folder; return a function that runs it on a batch of random tokens."
+    graph, place = TextGraph(model), tempfile.TemporaryDirectory()
+    traced, file = Path(place.name)/'traced.onnx', Path(place.name)/GRAPHS[to]
+    to_onnx(graph, traced)
+    write_graph(traced, file, to, precision)
+    engine = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
+    x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
+    x['attention_mask'][:] = 1
+    def run(place=place): return engine(x) # which keeps the folder
+    return run
+
 # %% ../../nbs/deploy/cost.ipynb #dc000011
 def engine_latency(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -70,7 +84,8 @@ def engine_latency(
         with tempfile.TemporaryDirectory() as d:
             prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
             return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
-    return LatencyTable(measure([l.shape for l in linears(model)]).times, f'{to}-{precision}', measure)
+    whole = partial(_whole_in_engine, to=to, precision=precision)
+    return LatencyTable(measure([l.shape for l in linears(model)]).times, f'{to}-{precision}', measure, whole)
 
 for to in PACKAGES:
     for precision in PRECISIONS[to]: MEASURES[f'{to}-{precision}'] = partial(engine_latency, to=to, precision=precision)

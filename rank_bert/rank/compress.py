@@ -27,6 +27,7 @@ from rank_bert.rank.recipe import (PARTS, Part, State, apply_recipe, check_recip
     part)
 from .refit import refit as refit_to
 from .search import promise_texts, search
+from .speed import engine_of, speed_search
 from ..settings import Goal, check_value, option
 
 # %% ../../nbs/rank/compress.ipynb #24com002
@@ -234,6 +235,7 @@ def _feasible(model, parts, goal):
         narrows=bool(set(p.chooses) & set(_KINDS)))
     fixed = expand_fixed_ranks(model, goal.fixed_ranks)
     check_cost(goal.cost)
+    if goal.speedup: engine_of(goal.to)
     first = next((p for p in parts if p.shrinks), None)
     chosen = [k for p in choosers for k in p.chooses]
     if goal.max_loss_increase and (odd := [k for k in chosen if k not in _KINDS and not DECOMPOSITIONS[k].nats]):
@@ -262,6 +264,8 @@ def compress(
         raise ValueError(f"pass recipe={recipe!r}, or method, refit and neurons, not both")
     parts = parse(default_recipe(method, refit, neurons, not ready) if recipe is None else recipe)
     goal = Goal(budget, **kwargs)
+    if goal.limit == 'speedup':
+        return speed_search(start_recipe(model, parts, goal, data, progress), parts, start)
     if goal.limit != 'max_changed':
         state = apply_recipe(parts, start_recipe(model, parts, goal, data, progress))
         return finish_recipe(state, time.time() - start)

@@ -72,10 +72,12 @@ MEASURES = Registry('cost') # name -> function of a model that measures a functi
 @MEASURES.add('latency')
 def latency_of(
     model:nn.Module, # A transformers model, or any module that contains one
+    **kwargs # For `measure_latency`
 ): # `LatencyTable`
     "Time the linear layers of an encoder in PyTorch."
     layers = linears(model)
-    return measure_latency([l.shape for l in layers], device=layers[0].weight.device, dtype=layers[0].weight.dtype)
+    like = dict(device=layers[0].weight.device, dtype=layers[0].weight.dtype)
+    return measure_latency([l.shape for l in layers], **like | kwargs)
 
 def check_cost(
     cost, # Name in `COSTS` or `MEASURES`, or a function of (rank, out, in)
@@ -139,6 +141,7 @@ class Compression:
     angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
     recipe:str = None # The whole recipe
     promise:object = None # The `Promise` that it keeps, None where none was asked for
+    speedup:object = None # The `Speedup` that was measured, None where none was asked for
 
     @property
     def kept(self):
@@ -156,7 +159,7 @@ def __str__(self:Compression):
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
         + ''.join(f'; {o}' for o in (self.refit, self.heal) if o)
-        + (f". {self.promise}" if self.promise else ''))
+        + ''.join(f'. {o}' for o in (self.promise, self.speedup) if o))
 
 # %% ../../nbs/rank/decomposed.ipynb #5f6daf99
 def record_of(

@@ -22,7 +22,10 @@ class LatencyTable:
         times:dict, # (out, in) -> {rank or None: seconds}
         name:str='latency', # What a `Compression` records as its cost
         measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
-    ): self.name, self.times, self.measure = name, {tuple(s): dict(t) for s, t in times.items()}, measure
+        whole=None, # Function of (model, texts, tokens) that prepares a run of a whole model there: a function without arguments
+    ):
+        self.name, self.measure, self.whole = name, measure, whole
+        self.times = {tuple(s): dict(t) for s, t in times.items()}
 
     def __call__(self, rank, m, n):
         if (m, n) not in self.times and self.measure: self.times |= self.measure([(m, n)]).times

@@ -219,8 +219,8 @@ def check_recipe(
         odd = [p.name for p in parts if p.shrinks and not p.chooses]
         if odd or len(shrinking) > 1:
             raise ValueError(f"{(odd or shrinking[1:])[0]} cannot tell the loss in advance: pass a budget")
-    if goal.limit == 'max_changed' and not shrinking:
-        raise ValueError(f"{option('max_changed')} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps to "
+    if goal.limit in ('max_changed', 'speedup') and not shrinking:
+        raise ValueError(f"{option(goal.limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps to "
             "one: add a part that does, such as kronecker")
 
 # %% ../../nbs/rank/recipe.ipynb #24rec029
@@ -237,10 +237,12 @@ def planned(
 # %% ../../nbs/rank/recipe.ipynb #72a8c257
 def apply_recipe(
     parts:list, # From `parse`
-    state:State, # With the dense model
+    state:State, # With the model, and the goal of the whole recipe
+    begin:int=0, # First part to apply
+    end:int=None, # Part to stop before; None for all
 )->State: # With the model that the recipe made
     "Apply the parts of a recipe one after the other."
-    for p, goal in planned(parts, state.goal): state = p.apply(replace(state, goal=goal))
+    for p, goal in list(planned(parts, state.goal))[begin:end]: state = p.apply(replace(state, goal=goal))
     return state
 
 def finish_recipe(

@@ -18,7 +18,7 @@ from .batches import choose_texts, split_batch
 from .calibrate import Calibration
 from .decomposed import Decomposed, record_of
 from .promise import changed_answers, outputs_on, promise, set_aside
-from .recipe import State, finish_recipe, planned
+from .recipe import State, apply_recipe, finish_recipe
 from ..settings import Goal, option
 
 # %% ../../nbs/rank/search.ipynb #se000006
@@ -66,9 +66,7 @@ def search(
         state = replace(state, texts=[o for o in state.texts if _ids(o) not in seen])
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
     def apply(state, budget, begin, end=None):
-        steps = list(planned(parts, replace(goal, max_changed=None, budget=budget)))
-        for p, own in steps[begin:end]: state = p.apply(replace(state, goal=own))
-        return state
+        return apply_recipe(parts, replace(state, goal=replace(goal, max_changed=None, budget=budget)), begin, end)
     def candidates():
         whole, texts = apply(state, 1., 0, shrinks[0]), state.texts[:500]
         before, kind = outputs_on(state.dense, texts)
