@@ -164,34 +164,6 @@ def _int8_tables(m, least=256):
         n = m.graph.node[i]
         if n.op_type == 'Gather' and n.input[0] in tables: _int8_lookup(m, i, tables[n.input[0]])
 
-# %% ../../nbs/deploy/onnx.ipynb #28join02
-def _join(g, nodes, tables):
-    "Replace products of one input with constants by one product, and a Split."
-    from onnx import helper, numpy_helper
-    names, node = [n.input[1] for n in nodes], helper.make_node
-    name, widths = f'{names[0]}_joined_{len(names)}', [tables[k].dims[1] for k in names]
-    if name not in tables: # layers may share their weights
-        whole = np.concatenate([numpy_helper.to_array(tables[k]) for k in names], 1)
-        for k, v in ((name, whole), (f'{name}_widths', np.array(widths))): tables[k] = numpy_helper.from_array(v, k)
-        g.initializer.extend(tables[k] for k in (name, f'{name}_widths'))
-    at, first = list(g.node).index(nodes[0]), nodes[0].name
-    for n in nodes: g.node.remove(n)
-    new = [node('MatMul', [nodes[0].input[0], name], [f'{first}_joined'], f'{first}_joined'),
-           node('Split', [f'{first}_joined', f'{name}_widths'], [n.output[0] for n in nodes], f'{first}_split', axis=-1)]
-    for n in reversed(new): g.node.insert(at, n)
-
-# %% ../../nbs/deploy/onnx.ipynb #28join03
-def _join_products(m):
-    "Compute the products of one input with several thin matrices as one product."
-    g, groups, tables = m.graph, {}, {t.name: t for t in m.graph.initializer}
-    for n in g.node:
-        shape = tables[n.input[1]].dims if n.op_type == 'MatMul' and n.input[1] in tables else ()
-        if len(shape) == 2 and shape[1] < shape[0]: groups.setdefault(n.input[0], []).append(n)
-    groups = [nodes for nodes in groups.values() if len(nodes) > 1]
-    old = {n.input[1] for nodes in groups for n in nodes}
-    for nodes in groups: _join(g, nodes, tables)
-    for k in old - {k for n in g.node for k in n.input}: g.initializer.remove(tables[k])
-
 # %% ../../nbs/deploy/onnx.ipynb #dx000023
 def quantize_onnx(
     source:str|Path, # From `to_onnx`
@@ -204,7 +176,6 @@ def quantize_onnx(
         from onnxruntime.quantization import QuantType, quantize_dynamic
     m = onnx.load(str(source))
     _int8_tables(m)
-    _join_products(m)
     m.metadata_props.add(key='onnx.quant.pre_process', value='onnxruntime.quant') # or it advises to do what is done
     quantize_dynamic(m, str(file), per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=_float_products(m),
                      op_types_to_quantize=['MatMul', 'Gemm'], reduce_range=reduce_range)
