@@ -9,11 +9,11 @@ measured again. Rows with another pooling are for the same weights under that po
 A recipe is one of `rank_bert`, or has parts of this file. What people would take instead:
 
     python experiments/embeddings.py ../shared/data --budgets 1 --recipes int8
-    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(steps=1668)'
+    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(minutes=10)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
-Healing by `minutes` depends on the machine; rows of other seeds and poolings take as many `steps` instead. What else can
-be left out: neurons chosen together with ranks, and half of the word embedding after the linear layers:
+Healing by `minutes` depends on the machine, so each row says how many steps it took. What else can be left out: neurons
+chosen together with ranks, and half of the word embedding after the linear layers:
 
     python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint joint+refit kronecker+refit+words'
 
@@ -93,7 +93,8 @@ def words(state, fraction:float=.5):
 def static(state):
     "Make an embedding of every word, as model2vec does."
     from model2vec.distill import distill_from_model
-    return state.with_model(distill_from_model(encoder_of(state.dense), state.dense.tokenizer, device='cpu', pca_dims=None))
+    new = distill_from_model(encoder_of(state.dense), state.dense.tokenizer, device='cpu', pca_dims=None)
+    return state.with_model(new)
 
 
 def linear_of(model):
@@ -140,7 +141,7 @@ def main(
     folder:str, # Folder with glue and wikitext-2
     out:str='experiments/embeddings.csv', # File of the results, which grows
     budgets:str='.7 .5 .3 .2', # Fractions of the linear weights to keep
-    recipes:str='kronecker kronecker+refit kronecker+refit+heal', # What to do; separated by blanks
+    recipes:str='svd kronecker kronecker+refit joint+refit joint+refit+heal', # What to do; separated by blanks
     pooling:str='mean', # 'mean', as the model was trained, or another one of sentence-transformers
     choice:str='random', # How to choose the texts of calibration and refit: 'random' or 'longest'
     left_out:str='wikitext', # Corpus that no model learns from

@@ -341,8 +341,8 @@ class Goal(Settings):
     budget:Fraction = None # Fraction of the cost of the encoder's linear layers to keep, in (0, 1]
     max_loss_increase:Positive = None # Instead of a budget: largest predicted increase of the loss, in nats a text
     max_changed:Share = None # Instead of a budget: largest share of answers that may change, tested on texts set aside
-    speedup:Positive = None # Instead of a budget: how many times as fast it shall be as the model that you pass is in PyTorch
-    to:text_as('ENGINE') = None # What the speedup is in: pytorch, onnx, openvino, onnx-int8 and so on (default: pytorch)
+    speedup:Positive = None # Instead of a budget: how many times as fast to become as the model that you pass is in PyTorch
+    to:text_as('ENGINE') = None # What the speedup is in: pytorch, onnx, openvino-fp32, onnx-int8 ... (default: pytorch)
     speed_at:Batch = '1x32' # Texts x tokens of the batch that the speedup is measured on
     confidence:Share = .95 # Probability with which max_changed is kept
     tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)

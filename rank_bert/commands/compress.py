@@ -96,8 +96,8 @@ def _say_compressed(model, scores, folder, out, was, dense):
 @command
 def compress(
     folder:str, # Folder of a saved model
-    goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator', 'cost',
-        'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
+    goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator',
+        'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
     method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks

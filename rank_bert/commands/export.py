@@ -84,7 +84,8 @@ def export(
         warnings.warn('the promise is about texts like the validation texts, which we set aside without their labels: '
             'pass --texts with lines that the model has not seen to be promised for those')
     truth = goal.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision, processor=processor, texts=compared,
+    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision,
+              processor=processor, texts=compared,
               max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
               length=latency.latency_length, max_divergence=max_divergence, dense=truth,
               goal=goal, overwrite=output.overwrite)

@@ -172,7 +172,8 @@ def _write_export(source, graph, traced, folder, to, precision, processor):
     config, classifier = graph.enc.config, graph.kind.endswith('classification')
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if classifier else []
     return dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
-        made_for=processor or this_processor(), kind=graph.kind, labels=labels, inputs=graph.inputs, max_length=source.max_length,
+        made_for=processor or this_processor(), kind=graph.kind, labels=labels, inputs=graph.inputs,
+        max_length=source.max_length,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
         bytes=part_bytes(folder/GRAPHS[to], source.whole))
@@ -251,7 +252,8 @@ def _candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
     if to != 'auto' and precision != 'auto':
         if precision not in PRECISIONS[to]: raise ValueError(why_not(to, precision))
-        if less := lacking(precision, processor): warnings.warn(f'{less}: the folder answers here too, at its full speed elsewhere')
+        if less := lacking(precision, processor):
+            warnings.warn(f'{less}: the folder answers here too, at its full speed elsewhere')
         return [(to, precision)]
     engines = [k for k in PACKAGES if to in (k, 'auto') and find_spec(PACKAGES[k])]
     if not engines: raise ImportError(f"no engine for to={to!r} is installed: pip install 'rank_bert[onnx]'")

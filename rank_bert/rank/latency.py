@@ -22,7 +22,7 @@ class LatencyTable:
         times:dict, # (out, in) -> {rank or None: seconds}
         name:str='latency', # What a `Compression` records as its cost
         measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
-        whole=None, # Function of (model, texts, tokens) that prepares a run of a whole model there: a function without arguments
+        whole=None, # Function of (model, texts, tokens) that returns a function that runs a whole model there
     ):
         self.name, self.measure, self.whole = name, measure, whole
         self.times = {tuple(s): dict(t) for s, t in times.items()}

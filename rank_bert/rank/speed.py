@@ -49,7 +49,8 @@ def run_in_torch(
 ): # Function without arguments
     "Prepare a run of an encoder in PyTorch on a batch of random tokens."
     enc = copy.deepcopy(encoder_of(model)).eval()
-    ids = torch.randint(enc.get_input_embeddings().num_embeddings, (bs, length), generator=torch.Generator().manual_seed(0))
+    words, gen = enc.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
+    ids = torch.randint(words, (bs, length), generator=gen)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     x = {k: v.to(next(enc.parameters()).device) for k, v in x.items() if k in input_names(enc)}
     return torch.inference_mode()(partial(enc, **x))
@@ -138,6 +139,7 @@ def speed_search(
 def _too_slow(goal, engine, tried):
     "Say how fast the fastest was."
     reached, budget = max(tried, default=(None, None))
-    seen = f'the fastest was {reached:.3g} times as fast, at a budget of {budget:.3g}' if tried else 'no ranks are so low'
-    return (f"{option('speedup')} {goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: {seen}. Ask for less, "
-        f"take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
+    fastest = f'the fastest was {reached:.3g} times as fast, at a budget of {budget:.3g}'
+    seen = fastest if tried else 'no ranks are so low'
+    return (f"{option('speedup')} {goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: {seen}. Ask for "
+        f"less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
