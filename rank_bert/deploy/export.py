@@ -316,7 +316,6 @@ def export(
     folder:str|Path=None, # Folder to write
     to:str='auto', # Engine: 'onnx', 'openvino', or 'auto' for the fastest that is installed
     precision:str='auto', # 'fp32', 'bf16', 'fp16', 'int8', or 'auto' for the fastest that agrees with PyTorch
-    processor:str=None, # Where it will run: 'cpu-avx2', 'cpu-vnni' or 'cpu-bf16'; default: here
     max_length:int=None, # Longest text in tokens; default: as in training, or else 128
     texts=None, # Texts or pairs to compare predictions on, for 'auto'; default: sentences of the sample data
     vocabulary:str='all', # 'all', or 'seen' to drop the words that do not occur in `texts`
@@ -326,6 +325,7 @@ def export(
     goal:Goal.only('max_changed', 'confidence', 'tolerance')=Goal(), # A promise, tested on `texts`; default: none
     dense=None, # Model, learner or folder that the promise compares with; default: the model that is exported
     overwrite:bool=False, # Replace what is in the folder?
+    processor:str=None, # Where it will run: 'cpu-avx2', 'cpu-vnni' or 'cpu-bf16'; default: here
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
     check_name(to, 'engine', [*PACKAGES, 'auto'])
