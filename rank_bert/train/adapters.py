@@ -111,7 +111,8 @@ def _adopt(o, hf, make):
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*is_gradient_checkpointing')
         hf._adapters = Adapters(make(), frozen)
     train_only(hf, [n for n, p in hf.named_parameters() if p.requires_grad])
-    hf._hf_peft_config_loaded = True # transformers then saves a PEFT folder
+    # PEFT saves, since transformers may ask for a newer PEFT than there is
+    hf.save_pretrained = partial(hf._adapters.peft.save_pretrained, save_embedding_layers=False)
     if not isinstance(o, Learner): return
     o._splitter_before, o.splitter, o.opt = o.splitter, encoder_splitter, None
     if hf._adapters.peft.peft_config['default'].peft_type == 'ADALORA': o.add_cb(AdaLoRA())
@@ -206,7 +207,7 @@ def merge_lora(
     modes = {n: m.training for n, m in hf.named_modules()}
     peft.merge_and_unload(safe_merge=True)
     for n, m in hf.named_modules(): m.training = modes.get(n, hf.training)
-    del hf._adapters, hf._hf_peft_config_loaded
+    del hf._adapters, hf.save_pretrained
     hf.__dict__.pop('peft_config', None)
     train_only(hf)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)
