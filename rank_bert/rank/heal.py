@@ -22,10 +22,10 @@ from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
 from .batches import (DIVERGENCES, batches_of_texts, embeds, frozen, hooked, loss_increase, packs,
     prediction_of, sentences)
+from .blocks import blocks_of
 from .calibrate import fingerprint, rest_fingerprint
 from .metrics import finite_weights
 from .recipe import part
-from .refit import blocks_of
 
 # %% ../../nbs/rank/heal.ipynb #b08c8360
 def healed_parameters(
