@@ -23,10 +23,12 @@ ROWS = [('dense', 'torch', 'fp32'), ('dense', 'onnx', 'int8'), ('shrunk', 'onnx'
 
 
 class Process:
-    "Answers from a folder; `started` is the time from its start to its first answer, in seconds."
+    """Answers from a folder, or is what a list of a Python, a script and its arguments starts; `started` is the time
+    from its start to its first answer, in seconds."""
     def __init__(self, folder, threads, first):
         start, env = time.perf_counter(), os.environ | dict(OMP_NUM_THREADS=str(threads))
-        command = [sys.executable, Path(__file__).with_name('ship_process.py'), folder, str(threads)]
+        own = [sys.executable, Path(__file__).with_name('ship_process.py'), folder]
+        command = [*(folder if isinstance(folder, list) else own), str(threads)]
         self.p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
         self.ask([[first]])
         self.started = time.perf_counter() - start
@@ -41,9 +43,9 @@ class Process:
         self.p.wait()
 
 
-def in_turns(folders, texts, threads, starts, turns, each):
-    "Start-up, latency and memory of each folder, and the outputs on all texts."
-    found, draw = {k: dict(started=[], ms=[]) for k in folders}, np.random.default_rng(0)
+def in_turns(folders, texts, threads, starts, turns, each, batch=0):
+    "Start-up, latency and memory of each folder, and the outputs on all texts; `batch` texts at once are timed too."
+    found, draw = {k: dict(started=[], ms=[], batch_ms=[]) for k in folders}, np.random.default_rng(0)
     for _ in range(starts):
         for k, f in folders.items():
             p = Process(f, threads, texts[0])
@@ -52,10 +54,12 @@ def in_turns(folders, texts, threads, starts, turns, each):
     processes = {k: Process(f, threads, texts[0]) for k, f in folders.items()}
     for turn in range(turns + 1): # the first prepares
         calls = [[texts[i]] for i in draw.integers(len(texts), size=each)]
+        if batch: calls.append([texts[i] for i in draw.integers(len(texts), size=batch)])
         for k, p in processes.items():
             time.sleep(.2) # until the threads of the one before have gone to sleep
             answer = p.ask(calls)
-            if turn: found[k]['ms'] += answer['ms']
+            if turn: found[k]['ms'] += answer['ms'][:each]
+            if turn: found[k]['batch_ms'] += answer['ms'][each:]
             found[k]['resident'] = answer['VmRSS']
     for k, p in processes.items():
         answer = p.ask([texts])

@@ -1,4 +1,4 @@
-"""One process that answers texts, for `ship_models.py`. It imports what its runtime needs, and nothing else.
+"""One process that answers texts, for `ship_models.py` and `peers.py`. It imports what its runtime needs, and nothing else.
 
 Its input are lines of JSON, each a list of calls, and a call is a list of texts or pairs. For each line it prints the
 outputs of all calls, the milliseconds of each, and the memory of this process in MB."""
@@ -38,8 +38,8 @@ def memory():
     return {k: int(re.search(rf'{k}:\s+(\d+)', said)[1])/1024 for k in ('VmRSS', 'VmHWM')}
 
 
-def main(folder, threads):
-    outputs = (exported if (Path(folder)/'deploy.json').is_file() else in_pytorch)(folder, int(threads))
+def serve(outputs):
+    "Answer the lines of stdin."
     for line in sys.stdin:
         rows, ms = [], []
         for texts in json.loads(line):
@@ -50,4 +50,6 @@ def main(folder, threads):
         print(json.dumps(dict(outputs=rows, ms=ms, **memory())), flush=True)
 
 
-if __name__ == '__main__': main(*sys.argv[1:])
+if __name__ == '__main__':
+    folder, threads = sys.argv[1], int(sys.argv[2])
+    serve((exported if (Path(folder)/'deploy.json').is_file() else in_pytorch)(folder, threads))
