@@ -74,6 +74,7 @@ for page, (nb, title, about) in pages.items():
     up, file = '../'*page.count('/'), out/page.replace('.ipynb', '.html')
     body = ''.join(cell_html(nb, c) for c in nb.cells)
     body = re.sub(r'((?:href|src)=")([^"]*)"', link(page, up), body)
+    body = re.sub(r'(</a>)\{target=[^}]*\}', r'\1', body) # attributes in Quarto's way, behind `source`
     for to in re.findall(r'(?:href|src)="([^"#:]+\.html)', body):
         if not (cache/Path(page).parent/to.replace('.html', '.ipynb')).resolve().is_file(): broken.append(f'{page}: {to}')
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -87,9 +87,9 @@ def _by_length(answer):
 # %% ../../nbs/commands/predict.ipynb #b523e32f
 def _items_of(folder, texts, rows):
     "Read what to predict, from the command line and stdin, or from the rows of a file."
-    from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column
     n = texts_per_row(folder)
     if not rows.data: return text_items(read_texts(check_texts(texts)), n)
+    from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
     table = read_file(rows.data)
     cols = rows.text_cols or saved_settings(folder).get('text_cols') or find_text_cols(table, [])
     check_text_cols(cols, saved_settings(folder).get('label_col') or [])

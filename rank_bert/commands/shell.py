@@ -439,15 +439,17 @@ def text_items(
         yield tuple(parts) if n == 2 else text
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
+# Texts in a row of a GLUE task; `GLUE_TASKS` has their columns, but imports torch
+_TASK_TEXTS = dict(cola=1, sst2=1, mrpc=2, qqp=2, stsb=2, mnli=2, qnli=2, rte=2, wnli=2)
+
 def texts_per_row(
     folder:str|Path, # Folder of a saved model
 )->int: # 1 or 2; None if its folder does not tell
     "Count the texts in a row of what a model was fine-tuned on."
-    from rank_bert.data.glue import GLUE_TASKS
     saved = saved_settings(folder)
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
-    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
+    return _TASK_TEXTS.get(task) if isinstance(task, str) else None
 
 def predict_line(
     folder:str|Path, # What to predict with

@@ -45,13 +45,13 @@ def read_score(
     return v if abs(v) <= float(np.finfo(np.float32).max) else None
 
 # %% ../../nbs/data/labels.ipynb #701b85bf
-def _encode_labels(labels, vocab=None, place=lambda i: f'label[{i}]'):
+def _encode_labels(labels, vocab=None, place=lambda i: f'label[{i}]', known=''):
     "Turn classes into int64 numbers, or scores (if `vocab` is None) into float32; `place` names row `i` for an error."
     ids = {o: i for i, o in enumerate(vocab or ())}
     res = [read_score(o) if vocab is None else ids.get(str(o)) for o in labels]
     if None in res:
         i, want = res.index(None), 'a finite number' if vocab is None else f'one of {", ".join(map(repr, vocab))}'
-        raise ValueError(f'{place(i)} is {list(labels)[i]!r}, which is not {want}')
+        raise ValueError(f'{place(i)} is {list(labels)[i]!r}, which is not {want}{known}')
     return np.array(res, dtype=np.float32 if vocab is None else np.int64)
 
 # %% ../../nbs/data/labels.ipynb #3b509efe
@@ -125,6 +125,7 @@ class Labels:
         self.hot = self.several and _is_hot(labels) and (not names or len(names) == len(labels[0]))
         if self.hot and not names: names = range(len(labels[0]))
         place = partial(row_place, train, 'train', label_col)
+        self.known = '' if names else ', the labels of the training rows'
         self.vocab = self._named(names) if names else _find_classes(labels, regression, f'train {label_col}', place)
     def _named(self, names):
         names = list(map(str, names))
@@ -159,7 +160,7 @@ def encode(self:Labels, table, split='train'):
         unlabelled = self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels)
         if unlabelled: return None
         _check_given(labels, place)
-        return _encode_labels(labels, self.vocab, place)
+        return _encode_labels(labels, self.vocab, place, self.known if self.vocab else '')
     if not is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
     if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
     return _encode_label_lists(labels, self.vocab, place)

@@ -17,6 +17,7 @@ from torch import nn
 from ..data.glue import GLUE_TASKS, glue_dls, glue_source, glue_task, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
 from ..models.base_models import get_tokenizer, is_model_folder
+from ..settings import option
 from .learner import EncoderLearner, encoder_learner
 
 # %% ../../nbs/train/glue_learner.ipynb #6dc6a4b6
@@ -33,7 +34,7 @@ def _tokenizer_for(model, source, tokenizer):
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e:
-        raise OSError(f'no tokenizer for {model}: {e}; or give tokenizer=, such as a model folder') from None
+        raise OSError(f'no tokenizer for {model}: {e}; or give {option("tokenizer")}, such as a model folder') from None
 
 # %% ../../nbs/train/glue_learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])
