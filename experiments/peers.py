@@ -7,7 +7,8 @@
 onnx, onnxscript and onnxruntime; optimum-onnx[onnxruntime]; optimum-intel[openvino]; model2vec[distill,train]. If they
 do not agree about transformers, `--python optimum_onnx=PATH,model2vec=PATH` says which Python runs which. A row that
 fails is left out, and you see why. Every row is a process of its own, they take turns on one thread (`ship_models.py`),
-and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table."""
+and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table, and how far the first layers come
+with `--layer-epochs 6`."""
 import json, subprocess, sys
 from pathlib import Path
 from ship_process import serve
@@ -108,18 +109,25 @@ def first_layers(encoder, n, out):
     model.save_pretrained(out)
     AutoTokenizer.from_pretrained(encoder).save_pretrained(out)
 
+def depth_of(folder): return json.loads((folder/'config.json').read_text())['num_hidden_layers']
+
+def first_tuned(encoder, dense, n, place, settings, epochs=None):
+    "Fine-tune the first layers as the whole was, perhaps for more epochs; return the folder."
+    cut, out = place/f'first{n}', place/'-'.join([f'{dense.name}-first{n}', *([str(epochs)] if epochs else [])])
+    if not cut.is_dir(): first_layers(encoder, int(n), cut)
+    asked = {k: settings[k] for k in ('source', 'n_train', 'epochs', 'seed')} | (dict(epochs=epochs) if epochs else {})
+    options = [o for k, v in asked.items() for o in (f"--{k.replace('_', '-')}", v)]
+    tune = 'rank-bert-finetune', settings['task'], '--model', cut, '--pretrained', *options, '--out', out
+    return out if made(out, *tune) else None
+
 def contenders(encoder, dense, place, settings, layers, methods, budgets, pythons):
     "Yield what a row is, by whom, what it learned from, how its process is started, and its folder."
     from rank_bert.deploy.export import export
     yield 'dense', 'PyTorch', '', dense, dense
     models = {'dense': (dense, '')}
-    as_dense = [o for k in ('source', 'n_train', 'epochs', 'seed') for o in (f"--{k.replace('_', '-')}", settings[k])]
-    depth = json.loads((dense/'config.json').read_text())['num_hidden_layers']
     for n in layers:
-        cut, out = place/f'first{n}', place/f'{dense.name}-first{n}'
-        if not cut.is_dir(): first_layers(encoder, int(n), cut)
-        tune = 'rank-bert-finetune', settings['task'], '--model', cut, '--pretrained', *as_dense, '--out', out
-        if made(out, *tune): models[f'first {n} of {depth} layers'] = out, 'labels'
+        if out := first_tuned(encoder, dense, n, place, settings):
+            models[f'first {n} of {depth_of(dense)} layers'] = out, 'labels'
     for m, b in ((m, b) for m in methods for b in budgets):
         out = place/f'{dense.name}-{m}-{b}'
         shrink = 'rank-bert-compress', dense, '--budget', b, '--method', m, '--out', out
@@ -141,6 +149,7 @@ def main(
     layers:str='3 2 1', # First layers to keep, and to fine-tune as the whole was
     methods:str='kronecker+refit joint+refit', # Recipes of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
+    layer_epochs:int=0, # Only fine-tune the first layers for so many epochs, and write `peers_layers.csv` beside `out`
     turns:int=10, # Turns: 20 texts one by one, then 32 at once
     place:str='peers', # Folder for models and exports
     out:str='experiments/peers.csv', # File to write
@@ -155,6 +164,11 @@ def main(
     encoder, dense, place = (Path(o).resolve() for o in (encoder, dense, place))
     place.mkdir(parents=True, exist_ok=True)
     settings = json.loads((dense/'results.json').read_text())['settings']
+    if layer_epochs:
+        tuned = {n: first_tuned(encoder, dense, n, place, settings, layer_epochs) for n in layers.split()}
+        scores = {n: json.loads((o/'results.json').read_text())['metrics']['accuracy'] for n, o in tuned.items() if o}
+        table = pd.DataFrame([dict(layers=n, epochs=layer_epochs, accuracy=a) for n, a in scores.items()])
+        return table.to_csv(Path(out).with_name('peers_layers.csv'), index=False, float_format='%.5g')
     train = load_glue(settings['task'], settings['source'])['train'].to_pandas()
     train = draw_rows(train, settings['n_train'], settings['seed']) # as `rank-bert-finetune` drew them
     (place/'rows.json').write_text(json.dumps(dict(X=train.sentence.tolist(), y=train.label.tolist())))
