@@ -13,8 +13,8 @@ A recipe is one of `rank_bert`, or has parts of this file. What people would tak
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
 Healing by `minutes` depends on the machine, so each row says how many steps it took. Its minutes are those of a processor
-core here: twenty are ten with two threads. What else can be left out: neurons
-chosen together with ranks, and half of the word embedding after the linear layers:
+core here: twenty are ten with two threads. What else can be left out: neurons chosen together with ranks, and half of
+the word embedding after the linear layers:
 
     python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint joint+refit kronecker+refit+words'
 
