@@ -6,7 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/register.html.md"""
 
 # %% auto #0
 __all__ = ['WAITING', 'MOVED', 'lock', 'write_card', 'same', 'Finder', 'after_import', 'Later', 'enter_quantizer',
-           'enter_model_types', 'enter_pooled', 'after_saving', 'announce_parts', 'announce_costs', 'MovedLoader']
+           'enter_model_types', 'enter_pooled', 'after_saving', 'name_factors', 'announce_parts', 'announce_costs',
+           'MovedLoader']
 
 # %% ../nbs/register.ipynb #10reg003
 import inspect, sys, warnings
@@ -103,6 +104,26 @@ lock, write_card = Later('rank_bert.rank.hf', 'lock'), Later('rank_bert.rank.car
 _add_step('transformers.configuration_utils', ('PretrainedConfig',), 'save_pretrained', lock)
 _add_step('transformers.modeling_utils', ('PreTrainedModel',), 'save_pretrained', lambda o, d: write_card(d, o))
 _add_step('sentence_transformers', ('CrossEncoder', 'SentenceTransformer'), 'save', lambda o, d: write_card(d, o))
+
+# %% ../nbs/register.ipynb #10reg031
+def name_factors(
+    tuner:type, # `BaseTuner` of PEFT
+):
+    "Let PEFT say what to adapt instead of a factorised layer."
+    inject = getattr(tuner.inject_adapter, '_before', tuner.inject_adapter)
+    @wraps(inject)
+    def _inject(self, model, *args, **kwargs):
+        try: return inject(self, model, *args, **kwargs)
+        except ValueError as e:
+            if 'LowRank' not in str(e): raise
+            self.unload()
+            names = {n.rpartition('.')[2] for n, m in model.named_modules() if hasattr(m, 'down') and hasattr(m, 'up')}
+            raise ValueError(f"target_modules names layers that are factorised here, of which PEFT adapts the factors: "
+                "pass target_modules='all-linear', or choose among "
+                f"{sorted(f'{n}.{k}' for n in names for k in ('down', 'up'))}") from e
+    _inject._before, tuner.inject_adapter = inject, _inject
+
+after_import('peft.tuners.tuners_utils', lambda: name_factors(sys.modules['peft.tuners.tuners_utils'].BaseTuner))
 
 # %% ../nbs/register.ipynb #24reg002
 def announce_parts():
