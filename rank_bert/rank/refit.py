@@ -253,9 +253,13 @@ class Refit:
     def __str__(self):
         if not self.held_out: return f"{self.kept} refitted on {self.samples:,} sentences"
         if not self.kept:
-            return f"refitted on {self.samples:,} sentences and undone: it did not help on {self.held_out:,} others"
+            stays = f", whose mean cosine stays at {1 - self.divergence[None]:.3f}" if self.angle else ''
+            said = f"it did not help on {self.held_out:,} others{stays}"
+            return f"refitted on {self.samples:,} sentences and undone: {said}"
         if self.kept == 'svd':
-            return f"refitted on {self.samples:,} sentences and undone: plain SVD is closer on {self.held_out:,} others"
+            said = f"plain SVD is closer on {self.held_out:,} others"
+            if self.angle: said += f", with a mean cosine of {1 - self.divergence['svd']:.3f}"
+            return f"refitted on {self.samples:,} sentences and undone: {said}"
         a, b = (self.divergence[k] for k in (None, self.kept))
         moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
             f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
