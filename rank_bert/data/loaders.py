@@ -220,7 +220,7 @@ def text_dls(
     check_count(bs, 'bs'); check_count(seed, 'seed', 0)
     check_count(n_train, 'n_train', none=True); check_count(val_bs, 'val_bs', none=True)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
-    text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col)
+    text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)
     labels = Labels(train, label_col, label_sep, vocab, regression)
     splits = dict(train=draw_rows(train, n_train, seed), **valids)
     items = [_make_items(t, tokenizer, text_cols, labels, split, max_length, **kwargs) for split, t in splits.items()]

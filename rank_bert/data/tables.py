@@ -6,8 +6,8 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'read_csv', 'as_table', 'read_json', 'read_parquet', 'read_file',
-           'load_saved', 'read_data', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols', 'is_empty',
-           'name_first', 'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
+           'load_saved', 'read_data', 'check_columns', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols',
+           'is_empty', 'name_first', 'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
@@ -230,15 +230,25 @@ def read_data(
     return {k: v['all'] for k, v in res.items()}
 
 # %% ../../nbs/data/tables.ipynb #660d64fd
+def check_columns(
+    table:pd.DataFrame, # From `as_table`
+    names, # Columns that it should have
+    split:str='train', # What to call the table in an error
+):
+    "Raise `ValueError` with the columns of `table` if it lacks some."
+    if lost := [repr(o) for o in names if o not in table]:
+        place = table.attrs.get('file', split)
+        raise ValueError(f'{place} has no column {" or ".join(lost)}, only {", ".join(map(repr, table))}')
+
+# %% ../../nbs/data/tables.ipynb #tabcol01
 def table_column(
     table:pd.DataFrame, # From `as_table`
     name:str, # Column
     split:str='train', # What to call the table in an error
 )->list:
     "Give a column of `table` as a list, or raise `ValueError` with the names of its columns."
-    if name in table: return table[name].tolist()
-    place = table.attrs.get('file', split)
-    raise ValueError(f'{place} has no column {name!r}, only {", ".join(map(repr, table))}')
+    check_columns(table, [name], split)
+    return table[name].tolist()
 
 # %% ../../nbs/data/tables.ipynb #0e8d2bbf
 def row_place(
@@ -258,7 +268,7 @@ def find_text_cols(
 )->list[str]: # One or two names
     "Find the columns that hold text."
     labels, classes = listify(label_col), table.attrs.get('classes', {})
-    for o in labels: table_column(table, o)
+    check_columns(table, labels)
     names = [o for o in table if o not in labels and o not in classes and isinstance(table[o].iloc[0], str)]
     numbers = lambda o: pd.to_numeric(table[o], errors='coerce').notna().all()
     if len(names) > 1: names = [o for o in names if str(o).strip() and not numbers(o)] or names
@@ -273,6 +283,7 @@ def find_text_cols(
 def check_text_cols(
     text_cols:str|list, # What the caller passed
     label_col:str|list, # Column or columns with the labels
+    table:pd.DataFrame=None, # Training set, which should have them all
 )->list[str]: # One or two names
     "Raise `ValueError` unless `text_cols` is one column or two, none of them twice or with labels."
     names, labels = listify(text_cols), listify(label_col)
@@ -281,6 +292,7 @@ def check_text_cols(
     if odd := [o for o in names if o in labels]:
         raise ValueError(f'text_cols names {odd[0]!r}, the column of the labels: give the column of the texts, '
                          'or another label_col')
+    if table is not None: check_columns(table, [*names, *labels])
     return names
 
 # %% ../../nbs/data/tables.ipynb #4e80a07e
