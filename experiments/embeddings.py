@@ -120,7 +120,7 @@ class Bench:
         self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
         start = start_recipe(self.dense, parse('kronecker+refit'), Goal(.5, n_samples=n_texts, seed=seed), pool, False)
         chosen = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
-        self.start, self.made = replace(start, statistics=None, texts=chosen), {}
+        self.start, self.made, self.pool = replace(start, statistics=None, texts=chosen), {}, pool
 
     def model(self, budget, recipe):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."
