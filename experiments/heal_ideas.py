@@ -3,7 +3,8 @@
     python experiments/heal_ideas.py ../shared/data
 
 The folder, the texts and the scores are those of `embeddings.py`. A row that is in the file already is not measured
-again. Short runs tell variants apart by how fast they learn. More texts than a run gets to see tell nothing, so for those:
+again. Short runs tell variants apart by how fast they learn. More texts than a run gets to see tell nothing, so for
+those:
 
     python experiments/heal_ideas.py ../shared/data --budgets .3 --minutes 20 --variants 'four times as many texts'
 
@@ -15,8 +16,8 @@ from embeddings import Bench # its clock is that of a processor core
 from fastcore.script import call_parse
 from rank_bert.rank.heal import heal
 
-VARIANTS = {'as it is': {}, 'lr=1e-3': dict(lr=1e-3), 'lr=2.5e-4': dict(lr=2.5e-4), 'bs=8': dict(bs=8), 'bs=32': dict(bs=32),
-    'embeddings only': dict(tokens=0), 'tokens=3': dict(tokens=3), 'four times as many texts': dict(all_texts=True)}
+VARIANTS = {'as it is': {}, 'lr=1e-3': dict(lr=1e-3), 'lr=2.5e-4': dict(lr=2.5e-4), 'bs=8': dict(bs=8),
+    'bs=32': dict(bs=32), 'embeddings only': dict(tokens=0), 'tokens=3': dict(tokens=3), 'four times as many texts': dict(all_texts=True)}
 
 
 @call_parse
@@ -31,7 +32,8 @@ def main(
     n_test:int=500, # Texts of each corpus to measure on
 ):
     torch.set_num_threads(1)
-    settings, out = dict(pooling='mean', left_out='wikitext', seed=seed, n_texts=2048, n_test=n_test, choice='random'), Path(out)
+    out, left_out = Path(out), 'wikitext'
+    settings = dict(pooling='mean', left_out=left_out, seed=seed, n_texts=2048, n_test=n_test, choice='random')
     done = list(csv.DictReader(out.read_text().splitlines())) if out.exists() else []
     known = {(float(o['budget']), o['variant']) for o in done if float(o['minutes']) == minutes}
     bench = Bench(folder, per_corpus=4600, **settings)
@@ -39,11 +41,12 @@ def main(
     for budget in map(float, budgets.split()):
         for variant, options in VARIANTS.items():
             if (budget, variant) in known or variant not in (variants.split(',') if variants else VARIANTS): continue
-            options, texts = {k: v for k, v in options.items() if k != 'all_texts'}, more if 'all_texts' in options else bench.pool
-            model = heal(bench.dense, bench.model(budget, recipe)[0], texts, minutes, **options, seed=seed, progress=False)
+            options, small = dict(options), bench.model(budget, recipe)[0]
+            texts = more if options.pop('all_texts', False) else bench.pool
+            model = heal(bench.dense, small, texts, minutes, **options, seed=seed, progress=False)
             for corpus, scores in bench.scores(model):
                 row = dict(budget=budget, variant=variant, minutes=minutes, texts=model.heal.texts, steps=model.heal.steps,
-                    corpus=corpus, left_out=corpus == settings['left_out']) | {k: round(v, 4) for k, v in scores.items()}
+                    corpus=corpus, left_out=corpus == left_out) | {k: round(v, 4) for k, v in scores.items()}
                 new = not out.exists()
                 with open(out, 'a', newline='') as f:
                     writer = csv.DictWriter(f, row)
