@@ -272,3 +272,6 @@ def compress(
     fit, aside = promise_texts(data, goal)
     state = start_recipe(model, parts, goal, fit, progress)
     return search(state, parts, aside, start=start)
+
+# %% ../../nbs/rank/compress.ipynb #cmpdoc01
+compress.__delwrap__ = Goal # its comments say what the settings mean, and its `__init__` has no source
