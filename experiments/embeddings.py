@@ -140,6 +140,15 @@ class Bench:
             z = encode_texts(model, texts) if is_torch else torch.tensor(model.encode(texts))
             yield k, compare_embeddings(self.wanted[k], z)
 
+def add_row(out, row):
+    "Add a row to a file of results, and print it."
+    new = not out.exists()
+    with open(out, 'a', newline='') as f:
+        writer = csv.DictWriter(f, row)
+        if new: writer.writeheader()
+        writer.writerow(row)
+    print(row, flush=True)
+
 
 @call_parse
 def main(
@@ -171,9 +180,4 @@ def main(
             for corpus, scores in bench.scores(model):
                 row = about | dict(budget=budget, recipe=recipe, corpus=corpus, linear=linear_of(model),
                     seconds=round(seconds), steps=told.steps if told else 0, threads=threads) | {k: round(v, 4) for k, v in scores.items()}
-                new = not out.exists()
-                with open(out, 'a', newline='') as f:
-                    writer = csv.DictWriter(f, row)
-                    if new: writer.writeheader()
-                    writer.writerow(row)
-                print(row, flush=True)
+                add_row(out, row)

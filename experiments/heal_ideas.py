@@ -7,12 +7,11 @@ again. Short runs tell variants apart by how fast they learn. More texts than a 
 those:
 
     python experiments/heal_ideas.py ../shared/data --budgets .3 --minutes 20 --variants 'four times as many texts'
-
-`nbs/results_encoders.ipynb` shows the table."""
+"""
 import csv
 from pathlib import Path
 import torch
-from embeddings import Bench # its clock is that of a processor core
+from embeddings import Bench, add_row # its clock is that of a processor core
 from fastcore.script import call_parse
 from rank_bert.rank.heal import heal
 
@@ -47,9 +46,4 @@ def main(
             for corpus, scores in bench.scores(model):
                 row = dict(budget=budget, variant=variant, minutes=minutes, texts=model.heal.texts, steps=model.heal.steps,
                     corpus=corpus, left_out=corpus == left_out) | {k: round(v, 4) for k, v in scores.items()}
-                new = not out.exists()
-                with open(out, 'a', newline='') as f:
-                    writer = csv.DictWriter(f, row)
-                    if new: writer.writeheader()
-                    writer.writerow(row)
-                print(row, flush=True)
+                add_row(out, row)

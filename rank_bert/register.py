@@ -116,7 +116,7 @@ def name_factors(
         try: return inject(self, model, *args, **kwargs)
         except ValueError as e:
             if 'LowRank' not in str(e): raise
-            self.unload()
+            if len(self.peft_config) == 1: self.unload() # adapters that were there before stay
             names = {n.rpartition('.')[2] for n, m in model.named_modules() if hasattr(m, 'down') and hasattr(m, 'up')}
             raise ValueError(f"target_modules names layers that are factorised here, of which PEFT adapts the factors: "
                 "pass target_modules='all-linear', or choose among "

@@ -253,8 +253,7 @@ def _candidates(to, precision, processor=None):
     if to != 'auto' and precision != 'auto':
         if precision not in PRECISIONS[to]: raise ValueError(why_not(to, precision))
         if less := lacking(precision, processor):
-            here = 'is still faster than fp32 here, and fastest elsewhere' if precision == 'int8' else 'is slower here'
-            warnings.warn(f'{less}: the folder {here}')
+            warnings.warn(f"{less}: the folder answers here too, and precision='auto' measures what is fastest here")
         return [(to, precision)]
     engines = [k for k in PACKAGES if to in (k, 'auto') and find_spec(PACKAGES[k])]
     if not engines: raise ImportError(f"no engine for to={to!r} is installed: pip install 'rank_bert[onnx]'")
