@@ -247,7 +247,8 @@ def processor_of(
     flags, # Names of the instructions that a processor has
 )->str: # Name in `PROCESSORS`
     "Tell the kind of a processor by its instructions."
-    able = {p for p, names in INSTRUCTIONS.items() if set(names) & set(flags)}
+    flags = set(flags)
+    able = {p for p, names in INSTRUCTIONS.items() if flags & set(names)}
     return next(k for k in reversed(PROCESSORS) if able.issuperset(PROCESSORS[k]))
 
 # %% ../../nbs/deploy/runtime.ipynb #28proc05
