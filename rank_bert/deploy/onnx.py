@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np, torch, torch.nn as nn
 
 from .first_token import keep_first_token
+from .fuse import fuse
 from .runtime import INPUTS
 from ..io import digest, needs_extra
 from ..models.anatomy import encoder_of, family_of, input_names
@@ -86,6 +87,7 @@ def _name_weights(m, enc):
 def to_onnx(
     graph:TextGraph, # What to export
     file:str|Path, # File to write
+    fusions=None, # Names in `FUSIONS`; default: all
 )->list: # From `keep_first_token`
     "Trace a model, and write it as an ONNX graph in float32."
     with needs_extra('onnx'): import onnx, onnxscript
@@ -102,6 +104,7 @@ def to_onnx(
     for o in (m.graph, *m.graph.node, *m.graph.input, *m.graph.output): del o.metadata_props[:]
     del m.graph.value_info[:], m.functions[:]
     _name_weights(m, graph.enc)
+    fuse(m, fusions)
     onnx.save(m, str(file))
     return cut
 
