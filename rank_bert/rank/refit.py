@@ -17,7 +17,7 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_fraction, check_positive
-from ..models.anatomy import encoder_of, family_of, feed_forwards, linears, open_linears
+from ..models.anatomy import encoder_of, family_of, linears, open_linears
 from ..models.embedder import sentence_encoder
 from ..models.sizes import parameter_parts
 from .align import aligned
@@ -317,17 +317,21 @@ def plain_svd(
     return new
 
 # %% ../../nbs/rank/refit.ipynb #0refit40
+_INNER = dict(query=0, key=0, value=0, attention_output=1, ffn_in=0, ffn_out=1) # the side of heads and neurons
+
 def _check_models(dense, before, small):
-    "Raise unless `small` is `before` with some layers factorised, and `before` is `dense`, apart from its neurons."
+    "Raise unless `small` is `before` with some layers factorised, and `before` is `dense`, apart from heads and neurons."
     refuse_adapters(small)
-    own = {l.name for m in (dense, before) if m is not dense for f in feed_forwards(m) for l in f}
+    inner = {} if before is dense else {l.name: _INNER[l.role] for l in linears(dense) if l.role in _INNER}
     shapes = [{l.name: l.shape for l in linears(m)} for m in (dense, before, small)]
+    outer = lambda shape, n: shape and shape[1 - inner[n]] if n in inner else shape
     for n in sorted(set().union(*shapes)):
         a, b, c = (s.get(n) for s in shapes)
-        if b != c or (a != b and n not in own):
+        if b != c or outer(a, n) != outer(b, n):
             raise ValueError(f"the two models differ: {n} is {a if b == c else b} in the dense one and {c} in the "
                 "compressed one")
     for m in (dense, before, small): finite_weights(m)
+
 
 # %% ../../nbs/rank/refit.ipynb #0refit42
 @patch(cls_method=True)
@@ -358,7 +362,7 @@ def refit(
     small:nn.Module, # The same with some linear layers factorised, as from `apply_plan` or `compress`; untouched
     batches, # Any iterable of `(x, y)` or `x`, as for `calibrate`; labels are not used
     calibration:Calibration=None, # Of `before`, for its `grad_second_moment`; made from the batches when None
-    before:nn.Module=None, # The model that was factorised, if neurons were pruned first; default: `dense`
+    before:nn.Module=None, # The model that was factorised, if heads or neurons were pruned first; default: `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
     head:bool=True, # Refit pooler and classifier as well, or add a linear map to a `SentenceTransformer`?
