@@ -33,7 +33,8 @@ Choices = namedtuple('Choices', 'ranks costs errors energy')
 
 def _ranks_to_try(m, n, cost, multiple_of=1, fixed=()):
     "List the ranks to consider for one layer by rising cost; `fixed` holds the only one, if any."
-    ranks = [r for r in range(multiple_of, min(m, n)+1, multiple_of) if cost(r, m, n) < cost(None, m, n)]
+    step = math.lcm(multiple_of, cost.step_for(m, n) if hasattr(cost, 'step_for') else 1)
+    ranks = [r for r in range(step, min(m, n)+1, step) if cost(r, m, n) < cost(None, m, n)]
     return list(fixed) or ranks+[None]
 
 def layer_choices(

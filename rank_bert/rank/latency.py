@@ -23,8 +23,9 @@ class LatencyTable:
         name:str='latency', # What a `Compression` records as its cost
         measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
         whole=None, # Function of (model, texts, tokens) that returns a function that runs a whole model there
+        step:int=16, # Ranks of layers with 256 features or more on both sides are multiples of this
     ):
-        self.name, self.measure, self.whole = name, measure, whole
+        self.name, self.measure, self.whole, self.step = name, measure, whole, check_count(step, 'step')
         self.times = {tuple(s): dict(t) for s, t in times.items()}
 
     def __call__(self, rank, m, n):
@@ -35,6 +36,10 @@ class LatencyTable:
         if rank is None: return t[None]
         ranks = sorted(r for r in t if r is not None)
         return float(np.interp(rank, ranks, np.maximum.accumulate([t[r] for r in ranks])))
+
+    def step_for(self, m, n):
+        "Give the number whose multiples suit the kernels for a layer of m outputs and n inputs."
+        return self.step if min(m, n) >= 256 else 1
 
     def __repr__(self):
         rows = {f'{m} x {n}': {'dense' if r is None else r: f'{1e3*v:.3f} ms' for r, v in t.items()}

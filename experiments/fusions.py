@@ -1,0 +1,66 @@
+"""What the fusions of an exported graph and ranks that suit the kernels gain, at BERT-base's shape, engine by engine.
+
+    python experiments/fusions.py
+
+The model has random weights and keeps a fifth of those of its linear layers at uniform ranks. The rows are: the graph as
+the exporter writes it, with one fusion of `rank_bert.deploy.fuse` at a time, with all of them, and all of them with ranks
+that are multiples of 8, 16 and 32. All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the table."""
+import csv, tempfile
+from functools import partial
+from pathlib import Path
+import numpy as np, torch
+from fastcore.script import call_parse
+from rank_bert.commands.bench import milliseconds, random_models
+from rank_bert.deploy.export import GRAPHS, why_not, write_graph
+from rank_bert.deploy.fuse import FUSIONS
+from rank_bert.deploy.onnx import TextGraph, to_onnx
+from rank_bert.deploy.runtime import ENGINES
+from rank_bert.rank.latency import in_turns
+from rank_bert.settings import batch_shape
+
+PAIRS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 'bf16')]
+
+
+def write_graphs(model, budget, place):
+    "Write the ONNX graph of each row; return name -> file."
+    files, rows = {}, {'as exported': (1, ()), **{k: (1, (k,)) for k in FUSIONS}, 'all fusions': (1, None),
+        **{f'all fusions, ranks of {n}': (n, None) for n in (8, 16, 32)}}
+    for i, (name, (multiple_of, fusions)) in enumerate(rows.items()):
+        torch.manual_seed(0)
+        *_, small = random_models(model, [budget], multiple_of).values()
+        files[name] = place/f'{i}.onnx'
+        to_onnx(TextGraph(small), files[name], fusions)
+    return files
+
+
+@call_parse
+def main(
+    model:str='base', # Size as for `bert_config`, or '6-layer'
+    budget:float=.2, # Fraction of the linear weights to keep
+    sizes:str='1x32 8x128 32x64', # Texts x tokens
+    repeats:int=5, # Turns
+    threads:int=1, # Threads of each engine
+    out:str='experiments/fusions.csv', # File to write
+):
+    torch.set_num_threads(threads)
+    rows = []
+    with tempfile.TemporaryDirectory() as d:
+        files = write_graphs(model, budget, Path(d))
+        for to, precision in (o for o in PAIRS if not why_not(*o)):
+            runs = {}
+            for name, source in files.items():
+                file = Path(d)/f'{source.stem}-{to}-{precision}'/GRAPHS[to]
+                write_graph(source, file, to, precision)
+                runs[name] = ENGINES[to](file, 'logits', precision, threads)
+            for size in sizes.split():
+                ids = np.random.default_rng(0).integers(5, 30000, batch_shape(size))
+                x = dict(input_ids=ids, attention_mask=np.ones_like(ids), token_type_ids=np.zeros_like(ids))
+                times = in_turns({k: partial(milliseconds, partial(f, x)) for k, f in runs.items()}, repeats, warmup=1)
+                for k, t in times.items():
+                    rows.append(dict(engine=to, precision=precision, input=size, graph=k, median=round(np.median(t), 3),
+                        least=round(min(t), 3), most=round(max(t), 3)))
+                    print(rows[-1], flush=True)
+    with open(out, 'w', newline='') as f:
+        writer = csv.DictWriter(f, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
