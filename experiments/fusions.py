@@ -3,8 +3,9 @@
     python experiments/fusions.py
 
 The model has random weights and keeps a fifth of those of its linear layers at uniform ranks. The rows are: the graph as
-the exporter writes it, with one fusion of `rank_bert.deploy.fuse` at a time, with all of them, and all of them with ranks
-that are multiples of 8, 16 and 32. All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the table."""
+the exporter writes it, with one fusion of `rank_bert.deploy.fuse` at a time, and with all of them. Then, with all of them,
+ranks that are multiples of 16 and 32, which rounds them down, each beside a model of any ranks that keeps as many weights.
+All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the table."""
 import csv, tempfile
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from rank_bert.deploy.export import GRAPHS, why_not, write_graph
 from rank_bert.deploy.fuse import FUSIONS
 from rank_bert.deploy.onnx import TextGraph, to_onnx
 from rank_bert.deploy.runtime import ENGINES
+from rank_bert.models.sizes import encoder_params
 from rank_bert.rank.latency import in_turns
 from rank_bert.settings import batch_shape
 
@@ -22,15 +24,20 @@ PAIRS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 
 
 
 def write_graphs(model, budget, place):
-    "Write the ONNX graph of each row; return name -> file."
-    files, rows = {}, {'as exported': (1, ()), **{k: (1, (k,)) for k in FUSIONS}, 'all fusions': (1, None),
-        **{f'all fusions, ranks of {n}': (n, None) for n in (8, 16, 32)}}
-    for i, (name, (multiple_of, fusions)) in enumerate(rows.items()):
+    "Write the ONNX graph of each row; return name -> (file, share of the linear weights kept)."
+    found = {}
+    def write(name, budget, multiple_of=1, fusions=None):
         torch.manual_seed(0)
-        *_, small = random_models(model, [budget], multiple_of).values()
-        files[name] = place/f'{i}.onnx'
-        to_onnx(TextGraph(small), files[name], fusions)
-    return files
+        dense, small = random_models(model, [budget], multiple_of).values()
+        file, kept = place/f'{len(found)}.onnx', encoder_params(small)['linear']/encoder_params(dense)['linear']
+        to_onnx(TextGraph(small), file, fusions)
+        found[name] = file, kept
+        return kept
+    write('as exported', budget, fusions=())
+    for k in FUSIONS: write(k, budget, fusions=(k,))
+    write('all fusions', budget)
+    for n in (16, 32): write(f'any ranks, as many weights as {n}', write(f'ranks of {n}', budget, n))
+    return found
 
 
 @call_parse
@@ -48,7 +55,7 @@ def main(
         files = write_graphs(model, budget, Path(d))
         for to, precision in (o for o in PAIRS if not why_not(*o)):
             runs = {}
-            for name, source in files.items():
+            for name, (source, _) in files.items():
                 file = Path(d)/f'{source.stem}-{to}-{precision}'/GRAPHS[to]
                 write_graph(source, file, to, precision)
                 runs[name] = ENGINES[to](file, 'logits', precision, threads)
@@ -57,8 +64,8 @@ def main(
                 x = dict(input_ids=ids, attention_mask=np.ones_like(ids), token_type_ids=np.zeros_like(ids))
                 times = in_turns({k: partial(milliseconds, partial(f, x)) for k, f in runs.items()}, repeats, warmup=1)
                 for k, t in times.items():
-                    rows.append(dict(engine=to, precision=precision, input=size, graph=k, median=round(np.median(t), 3),
-                        least=round(min(t), 3), most=round(max(t), 3)))
+                    rows.append(dict(engine=to, precision=precision, input=size, graph=k, kept=round(files[k][1], 4),
+                        median=round(float(np.median(t)), 3), least=round(min(t), 3), most=round(max(t), 3)))
                     print(rows[-1], flush=True)
     with open(out, 'w', newline='') as f:
         writer = csv.DictWriter(f, rows[0])
