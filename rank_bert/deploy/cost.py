@@ -85,7 +85,8 @@ def engine_latency(
             prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
             return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
     whole = partial(_whole_in_engine, to=to, precision=precision)
-    return LatencyTable(measure([l.shape for l in linears(model)]).times, f'{to}-{precision}', measure, whole)
+    times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
+    return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 
 for to in PACKAGES:
     for precision in PRECISIONS[to]: MEASURES[f'{to}-{precision}'] = partial(engine_latency, to=to, precision=precision)

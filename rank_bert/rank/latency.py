@@ -23,7 +23,7 @@ class LatencyTable:
         name:str='latency', # What a `Compression` records as its cost
         measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
         whole=None, # Function of (model, texts, tokens) that returns a function that runs a whole model there
-        step:int=16, # Ranks of layers with 256 features or more on both sides are multiples of this
+        step:int=1, # Ranks of layers with 256 features or more on both sides are multiples of this
     ):
         self.name, self.measure, self.whole, self.step = name, measure, whole, check_count(step, 'step')
         self.times = {tuple(s): dict(t) for s, t in times.items()}
