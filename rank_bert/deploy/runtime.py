@@ -107,7 +107,8 @@ def _onnx_engine(file, output, precision, threads):
 ENGINES['onnx'] = _onnx_engine
 
 # %% ../../nbs/deploy/runtime.ipynb #69dd25a5
-_HALVES = dict(bf16=('BF16', 'bf16'), fp16=('FP16', 'f16')) # what a processor must be able to do, and OpenVINO's name
+# what a processor must be able to do, and OpenVINO's name
+_HALVES = dict(bf16=('BF16', 'bf16'), fp16=('FP16', 'f16'), int8=('BF16', 'bf16'))
 
 def _openvino_check(core, model):
     "Make the function that raises unless each id is in its table."
