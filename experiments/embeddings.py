@@ -9,7 +9,7 @@ measured again. Rows with another pooling are for the same weights under that po
 A recipe is one of `rank_bert`, or has parts of this file. What people would take instead:
 
     python experiments/embeddings.py ../shared/data --budgets 1 --recipes int8
-    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(minutes=10)'
+    python experiments/embeddings.py ../shared/data --budgets .5 --recipes 'first first+align first+heal(minutes=20)'
     python experiments/embeddings.py ../shared/data --budgets 0 --recipes static
 
 Healing by `minutes` depends on the machine, so each row says how many steps it took. Its minutes are those of a processor
