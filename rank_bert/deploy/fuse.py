@@ -95,7 +95,7 @@ def _perm(n):
     return list(next(a.ints for a in n.attribute if a.name == 'perm'))
 
 def _swaps_last(links, n):
-    "Does a Reshape end three steps that swap the last two dimensions? Then give the tensor of four that they start from."
+    "Give the tensor of four dimensions whose last two a Reshape ends swapping in three steps, else None."
     turn = links.maker(n.input[0], 'Transpose')
     first = turn is not None and _perm(turn) == [0, 2, 1] and links.maker(turn.input[0], 'Reshape')
     sizes = [first and links.maker(o.input[1], 'Concat') for o in (first, n)]
@@ -123,8 +123,8 @@ def shared_inputs(g):
     from onnx import helper, numpy_helper
     links, groups = _Links(g), defaultdict(list)
     for n in g.node:
-        if n.op_type == 'MatMul' and links.lone(n.input[1]) and len(getattr(links.constants.get(n.input[1]), 'dims', ())) == 2:
-            groups[n.input[0]].append(n)
+        weight = n.op_type == 'MatMul' and links.lone(n.input[1]) and links.constants.get(n.input[1])
+        if weight and len(weight.dims) == 2: groups[n.input[0]].append(n)
     groups = {x: ns for x, ns in groups.items() if len(ns) > 1}
     for x, ns in groups.items():
         weights, name = [links.value(n.input[1]) for n in ns], '+'.join(n.input[1] for n in ns)
