@@ -12,7 +12,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..io import needs_extra
+from ..checks import check_name
+
 
 # %% ../../nbs/deploy/fuse.ipynb #28fuse06
 FUSIONS = {}
@@ -63,10 +64,12 @@ def fuse(
     names=None, # Names in `FUSIONS`; default: all
 )->dict: # Name -> places changed
     "Rewrite a graph to one that gives the same answers with fewer operations."
-    with needs_extra('onnx'): import onnx
-    done = {k: FUSIONS[k](m.graph) for k in (FUSIONS if names is None else names)}
+    passes = {k: FUSIONS[check_name(k, 'fusion', FUSIONS)] for k in (FUSIONS if names is None else names)}
+    if any(a.HasField('g') for n in m.graph.node for a in n.attribute): return dict.fromkeys(passes, 0)
+    done = {k: f(m.graph) for k, f in passes.items()}
     _drop_unread(m.graph)
     return done
+
 
 # %% ../../nbs/deploy/fuse.ipynb #28fuse14
 MASKED = np.float32(-1e30) # what is added to the score of a masked token
