@@ -21,6 +21,7 @@ from ..checks import check_count, check_each, check_fields, check_name, check_te
 from ..io import new_file
 from ..models.anatomy import encoder_of, family_of, linears, open_linears
 from ..models.sizes import parameter_parts
+from .linalg import all_finite
 from .metrics import finite_weights
 from .batches import batches_from, frozen, hooked, packs_for, run_encoder
 from .statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
@@ -183,7 +184,7 @@ def calibrate(
     if not c.samples: raise ValueError("no sentence to calibrate on: the batches are empty")
     stats = {n: s.result(c.samples) for n, s in c.layers.items()}
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
-        if not torch.isfinite(v).all():
+        if not all_finite(v):
             raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
     rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
     return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows,
@@ -230,7 +231,7 @@ def _read_tensors(file):
     except SafetensorError as e: raise ValueError(f"{file} is not a safetensors file: {e}") from None
     if about is None: raise ValueError(f"{file} is not a calibration: its header has no statistics")
     for k, v in tensors.items():
-        if not torch.isfinite(v).all(): raise ValueError(f"{file}: {k} is NaN or infinite, so calibrate again")
+        if not all_finite(v): raise ValueError(f"{file}: {k} is NaN or infinite, so calibrate again")
     try: return check_fields(dict(rows={}, rest=None)|json.loads(about), 'the header', _ABOUT), tensors
     except (ValueError, TypeError, RecursionError) as e: raise ValueError(f"{file} is not a calibration: {e}") from None
 

@@ -14,7 +14,7 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from ..checks import check_count
 from ..models.anatomy import encoder_of
-from .linalg import to_float64, truncated_svd
+from .linalg import all_finite, to_float64, truncated_svd
 
 # %% ../../nbs/rank/layers.ipynb #fcb2a396
 def break_even(
@@ -108,8 +108,8 @@ def check_finite(
     name:str='the layer', # What to call it in the error
 ):
     "Raise `ValueError` if a weight has NaN or infinite entries."
-    bad = int((~torch.isfinite(w)).sum())
-    if bad: raise ValueError(f"{name} has {bad} NaN or infinite weights: check the training run")
+    if all_finite(w): return
+    raise ValueError(f"{name} has {int((~w.isfinite()).sum())} NaN or infinite weights: check the training run")
 
 # %% ../../nbs/rank/layers.ipynb #fc46dcc1
 def take_over(

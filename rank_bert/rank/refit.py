@@ -26,7 +26,7 @@ from .batches import (DIVERGENCES, batches_from, check_head, embeds, frozen, hoo
 from .blocks import Call, Enough, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from .layers import LowRankLinear, refuse_adapters
-from .linalg import damped_root, to_float64, truncated_svd
+from .linalg import all_finite, damped_root, to_float64, truncated_svd
 from .metrics import finite_weights
 from .statistics import Moments, TextTokens
 
@@ -77,9 +77,9 @@ class PairedMoments(Moments):
     )->tuple: # Means (n,) and (m,), covariances (n, n) and (m, n), float64
         "Return means and covariances; second moments about zero unless `centred`."
         (mx, xx), my = self.shifted(), self.y_sum/self.weight
-        xx, yx = xx - torch.outer(mx, mx), self.cross/self.weight - torch.outer(my, mx)
+        xx, yx = xx.addr_(mx, mx, alpha=-1), (self.cross/self.weight).addr_(my, mx, alpha=-1)
         mx, my = mx + self.shift, my + self.y_shift
-        return (mx, my, xx, yx) if centred else (mx, my, xx + torch.outer(mx, mx), yx + torch.outer(my, mx))
+        return (mx, my, xx, yx) if centred else (mx, my, xx.addr_(mx, mx), yx.addr_(my, mx))
 
 # %% ../../nbs/rank/refit.ipynb #0refit25
 class Walk:
@@ -175,7 +175,7 @@ def refit_layer(self:Walk, name, moments, from_outputs, grads, mix, ridge):
     before, small = self.before[name], self.layers[1][name]
     w, b = to_float64(before.weight), before.module.bias
     mx, my, xx, yx = moments.pair(centred=b is not None)
-    if not xx.isfinite().all() or not yx.isfinite().all():
+    if not (all_finite(xx) and all_finite(yx)):
         raise ValueError(f"{before.name} gets or gives NaN or infinite activations: check both models on these batches")
     if not from_outputs: my, yx = w@my, w@yx
     up, down = fit_low_rank(mix*yx + (1 - mix)*w@xx, xx, w, small.rank or min(w.shape), grads, ridge)

@@ -84,7 +84,12 @@ class Gram:
 
     def full(self):
         "Complete the symmetric matrix."
-        return self.sum.triu() + self.sum.triu(1).T
+        whole, b = self.sum.clone(), self.block
+        for i in range(0, len(whole), b):
+            square = whole[i:i + b, i:i + b]
+            square.copy_(square.triu() + square.triu(1).T)
+            whole[i + b:, i:i + b] = whole[i:i + b, i + b:].T
+        return whole
 
 # %% ../../nbs/rank/statistics.ipynb #8db97cf9
 class Moments:
@@ -112,13 +117,13 @@ class Moments:
     def shifted(self):
         "Return the mean and the second moment of the rows less `shift`, in float64."
         k = max(self.weight, 1e-300)
-        return self.sum/k, self.gram.full()/k
+        return self.sum/k, self.gram.full().div_(k)
 
     def result(self):
         "Return mean and covariance in float32, the same tensors each time."
         if self.done is None:
             m, second = self.shifted()
-            self.done = (m + self.shift).float(), (second - m[:, None]*m).float()
+            self.done = (m + self.shift).float(), second.addr_(m, m, alpha=-1).float()
         return self.done
 
 # %% ../../nbs/rank/statistics.ipynb #ba95b62e
@@ -281,7 +286,7 @@ def result(self:LayerStatistics,
     "Return the statistics in float32."
     got = {}
     if self.inputs: got.update(zip(ACTIVATION_STATISTICS, self.inputs.result()))
-    if self.grads: got['grad_second_moment'] = (self.grads.full()/self.tokens).float()
+    if self.grads: got['grad_second_moment'] = self.grads.full().div_(self.tokens).float()
     if self.weighted: got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
     if self.rows is not None:
         got.update(fisher_rows=(self.rows/samples).float(), fisher_cols=(self.cols/samples).float())
@@ -315,4 +320,4 @@ class WordStatistics:
 def result(self:WordStatistics):
     "Return `counts`, and `grad_second_moment` where gradients were collected."
     res = dict(counts=self.counts.float())
-    return res | dict(grad_second_moment=(self.grads.full()/max(self.tokens, 1)).float()) if self.grads else res
+    return res | dict(grad_second_moment=self.grads.full().div_(max(self.tokens, 1)).float()) if self.grads else res
