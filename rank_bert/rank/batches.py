@@ -7,18 +7,19 @@ Docs: https://rank-bert.github.io/rank_bert/rank/batches.html.md"""
 # %% auto #0
 __all__ = ['DIVERGENCES', 'split_batch', 'sentences', 'tokenizer_of', 'are_texts', 'positions_of', 'batches_of_texts',
            'check_data', 'batches_from', 'warn_few', 'choose_texts', 'collate', 'packs', 'check_inputs', 'packs_for',
-           'frozen', 'hooked', 'embeds', 'check_head', 'prediction_of', 'predictions', 'mean_divergence',
-           'loss_increase']
+           'frozen', 'hooked', 'quick_products', 'embeds', 'check_head', 'prediction_of', 'predictions',
+           'mean_divergence', 'loss_increase']
 
 # %% ../../nbs/rank/batches.ipynb #d5a6f483
 import math, warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..checks import check_count, check_name, check_texts, shown
 from ..models.anatomy import encoder_of, family_of, held, linears
 from ..models.embedder import embed, run_encoder, sentence_encoder, text_inputs
@@ -260,6 +261,28 @@ def hooked(
     try: yield
     finally:
         for h in handles: h.remove()
+
+# %% ../../nbs/rank/batches.ipynb #24quick2
+def _has_amx():
+    "Tell whether this processor multiplies tiles of bfloat16."
+    return getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16', False)
+
+@contextmanager
+def quick_products(
+    model:nn.Module, # A transformers model, or any module that contains one
+    on:bool=True, # Else multiply in float32, also inside another such block
+):
+    "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
+    ours, suits = getattr(torch.backends.mkldnn, 'matmul', None), next(model.parameters()).device.type == 'cpu'
+    before = getattr(ours, 'fp32_precision', None)
+    suits = suits and _has_amx() and min(l.shape[1] for l in linears(model)) >= 256
+    if not suits or before != ('none' if on else 'bf16'):
+        yield
+        return
+    ours.fp32_precision = 'bf16' if on else 'none'
+    try:
+        with sdpa_kernel(SDPBackend.MATH) if on else nullcontext(): yield
+    finally: ours.fp32_precision = before
 
 # %% ../../nbs/rank/batches.ipynb #009ec445
 def embeds(

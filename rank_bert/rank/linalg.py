@@ -11,6 +11,7 @@ __all__ = ['to_float64', 'all_finite', 'Factors', 'gram_svd', 'gram_singular_val
 # %% ../../nbs/rank/linalg.ipynb #d6689b17
 from collections import namedtuple
 import torch
+from scipy.linalg.lapack import dpotrf
 from ..checks import check_count
 
 # %% ../../nbs/rank/linalg.ipynb #c2a60ef1
@@ -92,6 +93,15 @@ def truncated_svd(
     return gram_svd(w, check_count(rank, 'rank', most=min(w.shape))).two()
 
 # %% ../../nbs/rank/linalg.ipynb #012c46d5
+def _lower_root(a):
+    "Factorise `a` (n, n), which may be overwritten; None where it is not positive."
+    if a.device.type != 'cpu': root, failed = torch.linalg.cholesky_ex(a)
+    else: root, failed = dpotrf(a.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
+    if failed: return None
+    root = torch.as_tensor(root)
+    root.mT.triu_()
+    return root
+
 def damped_root(
     moment:torch.Tensor, # Second moment (n, n), possibly singular
     damping:float=1e-3, # What is added to the diagonal, as a fraction of its mean
@@ -105,7 +115,6 @@ def damped_root(
     for k in range(100):
         damped = c.clone()
         damped.diagonal().add_(damping*10**k*scale)
-        root, failed = torch.linalg.cholesky_ex(damped)
-        if not failed: return root
+        if (root := _lower_root(damped)) is not None: return root
     raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} "
                      "positive: pass a positive semi-definite one")

@@ -16,6 +16,7 @@ from math import prod
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count, check_name, check_positive, check_text
 from ..models.anatomy import linears
+from .batches import quick_products
 from .calibrate import calibrate
 from .registry import Registry
 from ..settings import Goal, option
@@ -56,8 +57,10 @@ class State:
 
     def calibration(self):
         "Calibrate the model on the texts, once."
-        make = lambda: calibrate(self.model, self.texts, None, seed=self.goal.seed, statistics=self.statistics,
-            progress=self.progress)
+        def make():
+            with quick_products(self.model):
+                return calibrate(self.model, self.texts, None, seed=self.goal.seed, statistics=self.statistics,
+                    progress=self.progress)
         return self.once('calibration', None, partial(self.recall, make) if self.recall else make)
 
     def with_model(self,

@@ -22,7 +22,7 @@ from ..models.embedder import sentence_encoder
 from ..models.sizes import parameter_parts
 from .align import aligned
 from .batches import (DIVERGENCES, batches_from, check_head, embeds, frozen, hooked, packs_for, predictions,
-    run_encoder, sentences, warn_few)
+    quick_products, run_encoder, sentences, warn_few)
 from .blocks import Call, Enough, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from .layers import LowRankLinear, refuse_adapters
@@ -392,7 +392,7 @@ def refit(
     kept, found = list(options)[-1], [math.nan]*len(options)
     if held:
         options['svd'] = plain_svd(before, small)
-        ds = divergences(dense, options.values(), held)
+        with quick_products(dense, on=False): ds = divergences(dense, options.values(), held)
         best, found = choose_refit(ds[:-1]), ds.mean(1).tolist()
         kept = 'svd' if found[-1] < found[best] or math.isnan(found[best]) else list(options)[best]
     new = copy.deepcopy(options[kept])

@@ -10,6 +10,7 @@ __all__ = ['ACTIVATION_STATISTICS', 'GRADIENT_STATISTICS', 'OF_OUTPUTS', 'TRUE_C
            'squared_rows', 'TextTokens', 'LayerStatistics', 'WordStatistics']
 
 # %% ../../nbs/rank/statistics.ipynb #021e74c2
+import math
 from functools import partial
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -58,12 +59,14 @@ class Statistics(dict):
 def heavy(
     x:torch.Tensor, # Rows (tokens, n)
     light:float, # Largest part of the sum of squares to leave out
+    step:int=1, # Keep a multiple of so many rows where there are enough, so that products are of few shapes
 )->torch.Tensor: # Rows, in order
     "Leave out the smallest rows."
     weight = x.square().sum(1)
     order = weight.argsort(stable=True)
     total = weight[order].cumsum(0, dtype=torch.float64)
-    return x[order[(total <= light*total[-1]).sum():].sort().values]
+    kept = len(x) - int((total <= light*total[-1]).sum())
+    return x[order[max(0, len(x) - step*math.ceil(kept/step)):].sort().values]
 
 # %% ../../nbs/rank/statistics.ipynb #48019f00
 class Gram:
@@ -79,7 +82,7 @@ class Gram:
         x:torch.Tensor, # Rows (tokens, n)
     ):
         "Add some rows, on and above the diagonal."
-        if self.light: x = heavy(x, self.light)
+        if self.light: x = heavy(x, self.light, 64)
         for i in range(0, x.shape[1], self.block): self.sum[i:i + self.block, i:] += x[:, i:i + self.block].T@x[:, i:]
 
     def full(self):
