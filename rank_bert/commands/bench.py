@@ -155,12 +155,13 @@ def _stages(model, batches, budget):
         **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
-        'compress, all of it': (partial(compress, model, budget, batches, n_samples=None, progress=False), plain)}
+        **{f'compress, {k}': (partial(compress, model, budget, batches, n_samples=None, progress=False, **options), plain)
+            for k, options in {'all of it': {}, 'neurons too': dict(neurons=True)}.items()}}
 
 # %% ../../nbs/commands/bench.ipynb #39939c1e
 @flat
 def bench_compress(
-    model:str='prajjwal1/bert-small', # Name or folder; the three named BERTs are built from their configuration
+    model:str='prajjwal1/bert-small', # Name or folder, or '6-layer' (384 wide); those named are built from a configuration
     budget:float=0.2, # Fraction of the encoder's linear weights to keep
     rows:_BENCH_ROWS=Rows(task='sst2', source='sample', n_train=1024),
     fit:Fit.only('bs')=Fit(),
@@ -168,10 +169,12 @@ def bench_compress(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, the ratio of the medians to the peer's, and the memory at its peak
     "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."
-    learn, device = _classifier_for(model, rows, fit.bs), 'cuda' if torch.cuda.is_available() else 'cpu'
+    learn = _classifier_for('prajjwal1/bert-tiny' if model == '6-layer' else model, rows, fit.bs)
+    dense = random_models(model, ())['dense'] if model == '6-layer' else learn.hf_model
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     batches = list(islice(cycle(batches), math.ceil(rows.n_train/fit.bs)))
-    what = _stages(learn.hf_model.to(device), batches, budget)
+    what = _stages(dense.to(device), batches, budget)
     calls = {k: partial(timed_call, f, device) for k, (f, _) in what.items()}
     t = take_turns(calls, latency.repeats, progress).round(3)
     t['peer'] = [peer for _, peer in what.values()]
