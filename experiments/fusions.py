@@ -1,11 +1,13 @@
 """What the fusions of an exported graph and ranks that suit the kernels gain, at BERT-base's shape, engine by engine.
 
     python experiments/fusions.py
+    python experiments/fusions.py --fixed --sizes '1x8 1x16 1x32 1x64' --out experiments/fixed_lengths.csv
 
 The model has random weights and keeps a fifth of those of its linear layers at uniform ranks. The rows are: the graph as
 the exporter writes it, with one fusion of `rank_bert.deploy.fuse` at a time, and with all of them. Then, with all of them,
 ranks that are multiples of 16 and 32, which rounds them down, each beside a model of any ranks that keeps as many weights.
-All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the table."""
+With `--fixed` there are two rows: OpenVINO's graph for any shape, and one for one text of just so many tokens, as from
+`Predictor(folder, lengths=...)`. All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the tables."""
 import csv, tempfile
 from functools import partial
 from pathlib import Path
@@ -21,9 +23,10 @@ from rank_bert.rank.latency import in_turns
 from rank_bert.settings import batch_shape
 
 PAIRS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 'bf16')]
+FIXED = 'one text of this length'
 
 
-def write_graphs(model, budget, place):
+def write_graphs(model, budget, place, fixed=False):
     "Write the ONNX graph of each row; return name -> (file, share of the linear weights kept)."
     found = {}
     def write(name, budget, multiple_of=1, fusions=None):
@@ -33,6 +36,9 @@ def write_graphs(model, budget, place):
         to_onnx(TextGraph(small), file, fusions)
         found[name] = file, kept
         return kept
+    if fixed:
+        write('any shape', budget, 32)
+        return found | {FIXED: found['any shape']}
     write('as exported', budget, fusions=())
     for k in FUSIONS: write(k, budget, fusions=(k,))
     write('all fusions', budget)
@@ -47,18 +53,21 @@ def main(
     sizes:str='1x32 8x128 32x64', # Texts x tokens
     repeats:int=5, # Turns
     threads:int=1, # Threads of each engine
+    fixed:bool=False, # Compare graphs for one length with those for any shape instead?
     out:str='experiments/fusions.csv', # File to write
 ):
     torch.set_num_threads(threads)
     rows = []
     with tempfile.TemporaryDirectory() as d:
-        files = write_graphs(model, budget, Path(d))
-        for to, precision in (o for o in PAIRS if not why_not(*o)):
+        files = write_graphs(model, budget, Path(d), fixed)
+        lengths = [batch_shape(o)[1] for o in sizes.split()]
+        pairs = [('openvino', p) for p in ('fp32', 'bf16', 'int8')] if fixed else PAIRS
+        for to, precision in (o for o in pairs if not why_not(*o)):
             runs = {}
             for name, (source, _) in files.items():
                 file = Path(d)/f'{source.stem}-{to}-{precision}'/GRAPHS[to]
-                write_graph(source, file, to, precision)
-                runs[name] = ENGINES[to](file, 'logits', precision, threads)
+                if not file.exists(): write_graph(source, file, to, precision)
+                runs[name] = ENGINES[to](file, 'logits', precision, threads, *([lengths] if name == FIXED else []))
             for size in sizes.split():
                 ids = np.random.default_rng(0).integers(5, 30000, batch_shape(size))
                 x = dict(input_ids=ids, attention_mask=np.ones_like(ids), token_type_ids=np.zeros_like(ids))

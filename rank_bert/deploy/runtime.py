@@ -124,8 +124,8 @@ def _openvino_check(core, model):
     return check
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000020
-def _openvino_engine(file, output, precision, threads):
-    "Load a file into OpenVINO, with one infer request a thread."
+def _openvino_engine(file, output, precision, threads, lengths=()):
+    "Load a file into OpenVINO, with one infer request a thread; one text of one of `lengths` has a graph of its own."
     with needs_extra('openvino'): import openvino as ov
     core, (ability, kind) = ov.Core(), _HALVES.get(precision, ('FP32', 'f32'))
     able = ability in core.get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
@@ -134,10 +134,16 @@ def _openvino_engine(file, output, precision, threads):
     with named_errors(file):
         read = core.read_model(str(file))
         model, check = core.compile_model(read, 'CPU', hints), _openvino_check(core, read)
-    own = threading.local()
+    fixed, own = {}, threading.local()
+    for n in lengths:
+        one = read.clone()
+        one.reshape({o.any_name: [1, n] for o in one.inputs})
+        fixed[1, n] = core.compile_model(one, 'CPU', hints)
     def run(x):
-        if not hasattr(own, 'request'): own.request = model.create_infer_request()
-        return own.request.infer(x)[output]
+        shape = next(iter(x.values())).shape
+        requests, key = own.__dict__.setdefault('requests', {}), shape if shape in fixed else None
+        if key not in requests: requests[key] = fixed.get(key, model).create_infer_request()
+        return requests[key].infer(x)[output]
     return Graph(file, run, *([o.any_name for o in side] for side in (model.inputs, model.outputs)), check)
 
 ENGINES['openvino'] = _openvino_engine
@@ -163,10 +169,11 @@ def _tokenize(tokenizer, texts, m, at_once=64):
     return [np.array([getattr(e, INPUTS[k]) for k in m['inputs']], np.int32) for part in parts for e in part]
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000025
-def _input_arrays(rows, m):
-    "Make the inputs of the graph, padded to one length, from what `_tokenize` gave for the texts of a batch."
+def _input_arrays(rows, m, lengths=()):
+    "Make the inputs of the graph, padded to one length, for one text of `lengths`, from what `_tokenize` gave."
     longest, step = max(1, *(o.shape[1] for o in rows)), _LENGTH_STEPS[m['engine']]
     width = max(longest, min(-(-longest//step)*step, m['max_length']))
+    if len(rows) == 1: width = min((n for n in lengths if n >= longest), default=width)
     x = {k: np.full((len(rows), width), m.get(_PADS.get(k), 0), np.int64) for k in m['inputs']}
     for i, o in enumerate(rows):
         at = slice(0, o.shape[1]) if m['padding_side'] == 'right' else slice(width - o.shape[1], width)
@@ -276,12 +283,17 @@ class Predictor:
     def __init__(self,
         folder:str|Path, # Exported folder
         threads:int=None, # Threads of the engine; default: one a core
+        lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
     ):
         self.folder, self.settings = expanded(folder), read_manifest(folder)
         m, file = self.settings, self.folder/'tokenizer.json'
+        known = partial(check_count, name='each of lengths', most=m['max_length'])
+        self.lengths = sorted(map(known, (lengths,) if isinstance(lengths, int) else lengths))
+        if lengths and m['engine'] != 'openvino':
+            raise ValueError(f"lengths are for OpenVINO, and {self.folder} is for {m['engine']}, which a fixed shape slows down")
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))
         self._run_engine = ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'],
-                                                check_count(threads, 'threads', none=True))
+                                                check_count(threads, 'threads', none=True), *([self.lengths] if lengths else []))
         with named_errors(self.folder/MANIFEST):
             _check_parts(m, self.tokenizer, self._run_engine)
             _check_config(self.folder, m, self.tokenizer)
@@ -307,7 +319,7 @@ class Predictor:
             rows = _tokenize(self.tokenizer, texts[start:start+self.at_once], self.settings)
             order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
             for b in (order[i:i+bs] for i in range(0, len(order), bs)):
-                z = self._run_engine(_input_arrays([rows[i] for i in b], self.settings))
+                z = self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.lengths))
                 res[[start+i for i in b]] = check_answers(z, [texts[start+i] for i in b])
         return res
 
