@@ -101,7 +101,10 @@ def choose(
     if kinds: thin, stats, spent = _narrow(state, kinds, method, levels or (12 if method else 48), price,
         asked['fixed_ranks'], goal.multiple_of)
     if method:
-        d = _decomposed(state, method) if thin is state.model else Decomposed(thin, method, stats, progress=False)
+        d = _decomposed(state, method)
+        if thin is not state.model: # a layer that kept its shape kept its weight and statistics
+            same = {n: d.factors[n] for n, shape in _shapes(thin).items() if shape == d.shapes[n]}
+            d = Decomposed(thin, method, stats, progress=False, known=same)
         share = _total(price, _shapes(state.dense).values())/_total(price, d.shapes.values())
         if goal.budget is None: plan = smallest_plan(d, max(1e-12, goal.max_loss_increase - spent), allocator, **asked)
         else: plan = d.plan(min(1., goal.budget*share), allocator, **asked)

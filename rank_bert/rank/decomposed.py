@@ -48,6 +48,7 @@ class Decomposed:
         data=None, # A `Calibration` of this model, or batches to calibrate on; 'svd' needs none
         n_samples:int=1024, # Sentences to use of batches
         progress:bool=True, # Show progress bars?
+        known:dict=None, # Name -> `Factors` of layers that were decomposed before, by this method and data
     ):
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
@@ -55,7 +56,9 @@ class Decomposed:
         self.prints = fingerprint(model), rest_fingerprint(model)
         self.calibration = stats = _calibration_for(method, model, data, n_samples, progress)
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
-        self.factors = {l.name: factorise(l.module, method, stats and stats[l.name], l.name) for l in bar}
+        known = known or {}
+        self.factors = {l.name: known[l.name] if l.name in known else factorise(l.module, method, stats and stats[l.name],
+            l.name) for l in bar}
 
     @property
     def spectra(self):
