@@ -6,10 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/runtime.html.md"""
 
 # %% auto #0
 __all__ = ['MANIFEST', 'INPUTS', 'KINDS', 'ENGINES', 'INSTRUCTIONS', 'PROCESSORS', 'write_manifest', 'read_manifest', 'Graph',
-           'check_length', 'processor_of', 'Predictor']
+           'check_length', 'processor_of', 'quickest_threads', 'Predictor']
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000003
-import threading, warnings
+import os, threading, time, warnings
 from functools import partial
 from pathlib import Path
 
@@ -180,6 +180,12 @@ def _input_arrays(rows, m, lengths=()):
         for k, v in zip(m['inputs'], o): x[k][i, at] = v
     return x
 
+def _short_text(m, lengths=()):
+    "Make the inputs of one text of 32 tokens, or of the nearest of `lengths`."
+    n = min(lengths or [min(32, m['max_length'])], key=lambda n: abs(n - 32))
+    fill = dict(input_ids=m['pad_id'], attention_mask=1)
+    return _input_arrays([np.array([[fill.get(k, 0)]*n for k in m['inputs']])], m, lengths)
+
 # %% ../../nbs/deploy/runtime.ipynb #dr000028
 def _softmax(z): return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True)
 
@@ -276,13 +282,35 @@ def _warn_elsewhere(m):
     if (m['engine'], kind) == ('openvino', 'int8'): happens = 'it may be slower than in fp32'
     warnings.warn(f'this folder was made for {made} in {kind}, and here, on {here}, {happens}: export it for {here}')
 
+# %% ../../nbs/deploy/runtime.ipynb #28thr002
+def _cores():
+    "Count the cores that this process may use."
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+
+def quickest_threads(
+    load, # Function of a number of threads that returns a `Graph`
+    x:dict, # Inputs to time
+    cores:int=None, # Most threads; default: the cores that this process may use
+    repeats:int=20, # Times each of them answers
+)->int: # Threads
+    "Choose the fewest threads that answer about as fast as any."
+    cores, took = cores or _cores(), {}
+    for n in sorted({1 << k for k in range(cores.bit_length()) if 1 << k < cores} | {cores}):
+        run, times = load(n), []
+        for _ in range(1 + check_count(repeats, 'repeats')):
+            start = time.perf_counter()
+            run(x)
+            times.append(time.perf_counter() - start)
+        took[n] = min(times[1:]) # the first prepares
+    return next(n for n, t in took.items() if t <= 1.05*min(took.values()))
+
 # %% ../../nbs/deploy/runtime.ipynb #dr000031
 class Predictor:
     "Answers texts from an exported folder, with one inference engine."
     at_once = 4096 # texts that are tokenised and sorted together
     def __init__(self,
         folder:str|Path, # Exported folder
-        threads:int=None, # Threads of the engine; default: one a core
+        threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
         lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
     ):
         self.folder, self.settings = expanded(folder), read_manifest(folder)
@@ -290,10 +318,13 @@ class Predictor:
         known = partial(check_count, name='each of lengths', most=m['max_length'])
         self.lengths = sorted(map(known, (lengths,) if isinstance(lengths, int) else lengths))
         if lengths and m['engine'] != 'openvino':
-            raise ValueError(f"lengths are for OpenVINO, and {self.folder} is for {m['engine']}, which a fixed shape slows down")
+            raise ValueError(f"lengths are for OpenVINO, and {self.folder} is for {m['engine']}, which a fixed shape slows "
+                "down")
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))
-        self._run_engine = ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'],
-                                                check_count(threads, 'threads', none=True), *([self.lengths] if lengths else []))
+        more = [self.lengths] if self.lengths else []
+        load = lambda n: ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'], n, *more)
+        if threads == 'auto': threads = quickest_threads(load, _short_text(m, self.lengths))
+        self._run_engine = load(check_count(threads, 'threads', none=True))
         with named_errors(self.folder/MANIFEST):
             _check_parts(m, self.tokenizer, self._run_engine)
             _check_config(self.folder, m, self.tokenizer)
