@@ -134,11 +134,11 @@ def _openvino_engine(file, output, precision, threads, lengths=()):
     with named_errors(file):
         read = core.read_model(str(file))
         model, check = core.compile_model(read, 'CPU', hints), _openvino_check(core, read)
-    fixed, own = {}, threading.local()
-    for n in lengths:
-        one = read.clone()
-        one.reshape({o.any_name: [1, n] for o in one.inputs})
-        fixed[1, n] = core.compile_model(one, 'CPU', hints)
+        fixed, own = {}, threading.local()
+        for n in lengths:
+            one = read.clone()
+            one.reshape({o.any_name: [1, n] for o in one.inputs})
+            fixed[1, n] = core.compile_model(one, 'CPU', hints)
     def run(x):
         shape = next(iter(x.values())).shape
         requests, key = own.__dict__.setdefault('requests', {}), shape if shape in fixed else None
