@@ -161,7 +161,7 @@ def _stages(model, batches, budget):
 # %% ../../nbs/commands/bench.ipynb #39939c1e
 @flat
 def bench_compress(
-    model:str='prajjwal1/bert-small', # Name or folder, or '6-layer' (384 wide); those named are built from a configuration
+    model:str='prajjwal1/bert-small', # Name or folder; '6-layer' (384 wide) and the three named BERTs have random weights
     budget:float=0.2, # Fraction of the encoder's linear weights to keep
     rows:_BENCH_ROWS=Rows(task='sst2', source='sample', n_train=1024),
     fit:Fit.only('bs')=Fit(),

@@ -11,6 +11,7 @@ __all__ = ['MANIFEST', 'INPUTS', 'KINDS', 'ENGINES', 'INSTRUCTIONS', 'PROCESSORS
 # %% ../../nbs/deploy/runtime.ipynb #dr000003
 import os, threading, time, warnings
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -170,10 +171,10 @@ def _tokenize(tokenizer, texts, m, at_once=64):
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000025
 def _input_arrays(rows, m, lengths=()):
-    "Make the inputs of the graph, padded to one length, for one text of `lengths`, from what `_tokenize` gave."
+    "Pad a batch from `_tokenize` to one length, a single text to the smallest of `lengths` that is at most a quarter longer."
     longest, step = max(1, *(o.shape[1] for o in rows)), _LENGTH_STEPS[m['engine']]
     width = max(longest, min(-(-longest//step)*step, m['max_length']))
-    if len(rows) == 1: width = min((n for n in lengths if n >= longest), default=width)
+    if len(rows) == 1: width = min((n for n in lengths if longest <= n <= 1.25*width), default=width)
     x = {k: np.full((len(rows), width), m.get(_PADS.get(k), 0), np.int64) for k in m['inputs']}
     for i, o in enumerate(rows):
         at = slice(0, o.shape[1]) if m['padding_side'] == 'right' else slice(width - o.shape[1], width)
@@ -183,8 +184,7 @@ def _input_arrays(rows, m, lengths=()):
 def _short_text(m, lengths=()):
     "Make the inputs of one text of 32 tokens, or of the nearest of `lengths`."
     n = min(lengths or [min(32, m['max_length'])], key=lambda n: abs(n - 32))
-    fill = dict(input_ids=m['pad_id'], attention_mask=1)
-    return _input_arrays([np.array([[fill.get(k, 0)]*n for k in m['inputs']])], m, lengths)
+    return {k: np.full((1, n), dict(input_ids=m['pad_id'], attention_mask=1).get(k, 0)) for k in m['inputs']}
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000028
 def _softmax(z): return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True)
@@ -294,7 +294,7 @@ def quickest_threads(
     repeats:int=20, # Times each of them answers
 )->int: # Threads
     "Choose the fewest threads that answer about as fast as any."
-    cores, took = cores or _cores(), {}
+    cores, took = check_count(cores, 'cores', none=True) or _cores(), {}
     for n in sorted({1 << k for k in range(cores.bit_length()) if 1 << k < cores} | {cores}):
         run, times = load(n), []
         for _ in range(1 + check_count(repeats, 'repeats')):
@@ -315,21 +315,27 @@ class Predictor:
     ):
         self.folder, self.settings = expanded(folder), read_manifest(folder)
         m, file = self.settings, self.folder/'tokenizer.json'
-        known = partial(check_count, name='each of lengths', most=m['max_length'])
-        self.lengths = sorted(map(known, (lengths,) if isinstance(lengths, int) else lengths))
-        if lengths and m['engine'] != 'openvino':
-            raise ValueError(f"lengths are for OpenVINO, and {self.folder} is for {m['engine']}, which a fixed shape slows "
-                "down")
+        each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
+        self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
+        if self.lengths and m['engine'] != 'openvino':
+            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or export with "
+                "to='openvino'")
+        auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
+        threads = None if auto else check_count(threads, 'threads', none=True)
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))
-        more = [self.lengths] if self.lengths else []
-        load = lambda n: ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'], n, *more)
-        if threads == 'auto': threads = quickest_threads(load, _short_text(m, self.lengths))
-        self._run_engine = load(check_count(threads, 'threads', none=True))
+        def load(threads, lengths=self.lengths):
+            more = [lengths] if lengths else [] # only OpenVINO's takes them
+            return ENGINES[m['engine']](self.folder/m['model'], m['output'], m['precision'], threads, *more)
+        self._run_engine = load(threads)
         with named_errors(self.folder/MANIFEST):
             _check_parts(m, self.tokenizer, self._run_engine)
             _check_config(self.folder, m, self.tokenizer)
             _warn_elsewhere(m)
             self.size = _check_run(m, self.tokenizer, self._run_engine)
+        if auto:
+            x = _short_text(m, self.lengths)
+            timed = [x['input_ids'].shape[1]] if self.lengths else []
+            self._run_engine = load(quickest_threads(partial(load, lengths=timed), x))
         self.tokenizer.no_padding()
         self.tokenizer.enable_truncation(m['max_length'], strategy='longest_first', direction=m['truncation_side'])
         self.kind, self.labels = m['kind'], m['labels']

@@ -11,7 +11,7 @@ __all__ = ['DIVERGENCES', 'split_batch', 'sentences', 'tokenizer_of', 'are_texts
            'mean_divergence', 'loss_increase']
 
 # %% ../../nbs/rank/batches.ipynb #d5a6f483
-import math, warnings
+import math, threading, warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -263,26 +263,36 @@ def hooked(
         for h in handles: h.remove()
 
 # %% ../../nbs/rank/batches.ipynb #24quick2
+_QUICK, _IN_QUICK = threading.Lock(), threading.local()
+
 def _has_amx():
     "Tell whether this processor multiplies tiles of bfloat16."
     return getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16', False)
+
+def _matmul(): return getattr(torch.backends.mkldnn, 'matmul', None)
+
+def _gains(model, longest):
+    "Tell whether bfloat16 is quicker for a model, and nobody has chosen otherwise."
+    free = getattr(_matmul(), 'fp32_precision', None) == 'none' and longest <= 512 and _has_amx()
+    return free and next(model.parameters()).device.type == 'cpu' and min(l.shape[1] for l in linears(model)) >= 256
 
 @contextmanager
 def quick_products(
     model:nn.Module, # A transformers model, or any module that contains one
     on:bool=True, # Else multiply in float32, also inside another such block
+    longest:int=0, # Tokens of the longest text
 ):
     "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
-    ours, suits = getattr(torch.backends.mkldnn, 'matmul', None), next(model.parameters()).device.type == 'cpu'
-    before = getattr(ours, 'fp32_precision', None)
-    suits = suits and _has_amx() and min(l.shape[1] for l in linears(model)) >= 256
-    if not suits or before != ('none' if on else 'bf16'):
+    inside = getattr(_IN_QUICK, 'on', False)
+    if on == inside or on and not (_gains(model, longest) and _QUICK.acquire(blocking=False)):
         yield
         return
-    ours.fp32_precision = 'bf16' if on else 'none'
+    _matmul().fp32_precision, _IN_QUICK.on = ('bf16', True) if on else ('none', False)
     try:
         with sdpa_kernel(SDPBackend.MATH) if on else nullcontext(): yield
-    finally: ours.fp32_precision = before
+    finally:
+        _matmul().fp32_precision, _IN_QUICK.on = ('none', False) if on else ('bf16', True)
+        if on: _QUICK.release()
 
 # %% ../../nbs/rank/batches.ipynb #009ec445
 def embeds(

@@ -17,7 +17,7 @@ from ..models.sizes import encoder_params
 from ..models.anatomy import heads_of, linears, neurons_of
 from rank_bert.rank.allocate import (COSTS, BudgetError, Choices, check_least, default_allocator, layer_choices, optimal,
     smallest_budget)
-from .batches import batches_from, choose_texts, embeds, quick_products, warn_few
+from .batches import batches_from, choose_texts, embeds, warn_few
 from .calibrate import Calibration
 from .decompose import DECOMPOSITIONS
 from .decomposed import Compression, Decomposed, check_cost, cost_for, smallest_plan
@@ -164,7 +164,7 @@ def _refit_part(state):
     start, done = state.start, state.model.compression
     if not any(done.plan.values()) and state.thin is start.model: return state
     stats = state.stats or replace(start, reused=state.reused).calibration()
-    with quick_products(start.model):
+    with start.quick():
         new = refit_to(start.model, state.model, state.texts, stats, state.thin, n_samples=None, progress=state.progress)
     new.compression = replace(done, refit=new.refit)
     return state.with_model(new)

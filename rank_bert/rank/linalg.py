@@ -26,7 +26,7 @@ def to_float64(
 def all_finite(
     x:torch.Tensor, # Any tensor of real numbers
 )->bool: # Is none of them NaN or infinite?
-    "Check numbers by their sum."
+    "Tell whether all numbers are finite."
     return bool(x.sum().isfinite()) or bool(x.isfinite().all())
 
 # %% ../../nbs/rank/linalg.ipynb #d804a98e

@@ -59,7 +59,7 @@ class Statistics(dict):
 def heavy(
     x:torch.Tensor, # Rows (tokens, n)
     light:float, # Largest part of the sum of squares to leave out
-    step:int=1, # Keep a multiple of so many rows where there are enough, so that products are of few shapes
+    step:int=1, # Round the number of rows up to a multiple of this, so that products have few shapes
 )->torch.Tensor: # Rows, in order
     "Leave out the smallest rows."
     weight = x.square().sum(1)
