@@ -148,6 +148,7 @@ def _stages(model, batches, budget):
     whole, plain, svd = Decomposed(model, 'kronecker', cal, progress=False), 'forward and backward', 'torch.linalg.svd'
     small = compress(model, budget, whole, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
+    shrink = partial(compress, model, budget, batches, n_samples=None, progress=False)
     return {plain: (both_ways, plain),
         'calibrate, for kronecker': (partial(run, statistics=(*whole.f.needs, whole.f.mean)), plain),
         'calibrate, all statistics': (run, plain),
@@ -155,13 +156,13 @@ def _stages(model, batches, budget):
         **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
-        **{f'compress, {k}': (partial(compress, model, budget, batches, n_samples=None, progress=False, **options), plain)
-            for k, options in {'all of it': {}, 'neurons too': dict(neurons=True)}.items()}}
+        **{f'compress, {k}': (partial(shrink, neurons=neurons), plain)
+            for k, neurons in {'all of it': False, 'neurons too': True}.items()}}
 
 # %% ../../nbs/commands/bench.ipynb #39939c1e
 @flat
 def bench_compress(
-    model:str='prajjwal1/bert-small', # Name or folder; '6-layer' (384 wide) and the three named BERTs have random weights
+    model:str='prajjwal1/bert-small', # Name or folder; '6-layer' and the three named BERTs have random weights
     budget:float=0.2, # Fraction of the encoder's linear weights to keep
     rows:_BENCH_ROWS=Rows(task='sst2', source='sample', n_train=1024),
     fit:Fit.only('bs')=Fit(),

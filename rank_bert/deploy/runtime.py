@@ -171,7 +171,7 @@ def _tokenize(tokenizer, texts, m, at_once=64):
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000025
 def _input_arrays(rows, m, lengths=()):
-    "Pad a batch from `_tokenize` to one length, a single text to the smallest of `lengths` that is at most a quarter longer."
+    "Pad a batch to one length, and a single text to the smallest of `lengths` that is at most a quarter longer."
     longest, step = max(1, *(o.shape[1] for o in rows)), _LENGTH_STEPS[m['engine']]
     width = max(longest, min(-(-longest//step)*step, m['max_length']))
     if len(rows) == 1: width = min((n for n in lengths if longest <= n <= 1.25*width), default=width)
@@ -318,8 +318,8 @@ class Predictor:
         each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
         self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
         if self.lengths and m['engine'] != 'openvino':
-            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or export with "
-                "to='openvino'")
+            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or export "
+                "with to='openvino'")
         auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
         threads = None if auto else check_count(threads, 'threads', none=True)
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))

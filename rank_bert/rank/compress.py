@@ -165,7 +165,8 @@ def _refit_part(state):
     if not any(done.plan.values()) and state.thin is start.model: return state
     stats = state.stats or replace(start, reused=state.reused).calibration()
     with start.quick():
-        new = refit_to(start.model, state.model, state.texts, stats, state.thin, n_samples=None, progress=state.progress)
+        new = refit_to(start.model, state.model, state.texts, stats, state.thin, n_samples=None,
+            progress=state.progress)
     new.compression = replace(done, refit=new.refit)
     return state.with_model(new)
 

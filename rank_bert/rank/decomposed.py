@@ -58,10 +58,10 @@ class Decomposed:
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
         known = known or {}
         for n, f in known.items():
-            if self.shapes.get(n) != (shape := (f.left.shape[-2], f.right.shape[-1])):
-                raise ValueError(f"known has factors of {shape} for {n!r}, which is {self.shapes.get(n, 'no layer')} here")
-        self.factors = {l.name: known[l.name] if l.name in known else factorise(l.module, method, stats and stats[l.name],
-            l.name) for l in bar}
+            here, shape = self.shapes.get(n), (f.left.shape[-2], f.right.shape[-1])
+            if here != shape: raise ValueError(f"known has factors of {shape} for {n!r}, which is {here or 'no layer'} here")
+        new = lambda l: factorise(l.module, method, stats and stats[l.name], l.name)
+        self.factors = {l.name: known[l.name] if l.name in known else new(l) for l in bar}
 
     @property
     def spectra(self):
