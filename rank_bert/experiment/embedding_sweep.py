@@ -9,7 +9,6 @@ __all__ = ['LEAST', 'open_encoder', 'is_sentence_transformer', 'text_tables', 'E
 
 # %% ../../nbs/experiment/embedding_sweep.ipynb #e5b00003
 import time, warnings
-from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 
@@ -29,7 +28,6 @@ from ..io import expanded, hub_reachable, needs_extra
 from ..models.base_models import cached_or_hub, check_finite_weights, quiet_transformers
 from ..models.embedder import pooling_of, sentence_encoder
 from ..models.folder import model_config
-from ..rank.recipe import check_recipe, parse
 from ..rank.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -95,7 +93,7 @@ _FITS = 'tasks rows fit source max_length tokenizer epochs lr bs pretrained scra
 
 class EmbeddingSweep(Sweep):
     "Compare models x methods x budgets x draws of texts by what is left of the embeddings."
-    _task_name, drawn, tunes = staticmethod(str), 'random', False
+    _task_name, drawn, tunes, _labels = staticmethod(str), 'random', False, False
     @delegates(Sweep.__init__, but=[*_FITS, 'n_train', 'models'])
     def __init__(self,
         data, # Texts: a list, a file such as .txt, .csv or .jsonl, a list of files, or a table
@@ -114,8 +112,6 @@ class EmbeddingSweep(Sweep):
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
         super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
-        limit = self.goal if self.goal.limit else replace(self.goal, budget=self.budgets[0])
-        for o in self.methods: check_recipe(parse(o), limit, texts=True)
         for o in self.seeds: self._check_texts(*self.texts(o)[:2])
 
     def _data_folder(self, task): pass

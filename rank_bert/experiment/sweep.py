@@ -32,7 +32,7 @@ from ..rank.allocate import default_allocator
 from ..rank.decomposed import check_cost, flops_per_token
 from ..models.sizes import encoder_params
 from ..rank.layers import break_even
-from ..rank.recipe import dense_size, parse, recipe_name
+from ..rank.recipe import check_recipe, dense_size, parse, recipe_name
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
@@ -51,6 +51,7 @@ def rank_map(
 class Sweep(Runner):
     "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
     _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
+    _labels = True # are there rows with labels to train on?
     @flat
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
@@ -73,6 +74,7 @@ class Sweep(Runner):
         self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         check_cost(goal.cost)
+        for m in self.methods: self._check_method(parse(m))
         self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         self._check_models()
@@ -84,6 +86,12 @@ def _data_folder(self:Sweep, task):
     "Find the folder with the files of a task; None if they come from the hub or the sample."
     source = str(glue_source(self.rows.source))
     return None if source in ('sample', 'hub') else task_folder(task, source)
+
+@patch
+def _check_method(self:Sweep, parts):
+    "Raise `ValueError` if a method cannot keep the limit of all runs, or lacks what it learns from."
+    limit = self.goal if self.goal.limit else replace(self.goal, budget=self.budgets[0])
+    check_recipe(parts, limit if any(p.shrinks for p in parts) else Goal(), texts=True, labels=self._labels)
 
 @patch
 def _check_models(self:Sweep):

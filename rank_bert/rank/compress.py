@@ -28,7 +28,7 @@ from rank_bert.rank.recipe import (PARTS, Part, State, apply_recipe, check_recip
 from .refit import refit as refit_to
 from .search import promise_texts, search
 from .speed import engine_of, speed_search
-from ..settings import Goal, check_value, option
+from ..settings import Goal, check_value
 
 # %% ../../nbs/rank/compress.ipynb #24com002
 def _within(choices, goal, total, kinds):
@@ -151,7 +151,8 @@ def _chooser(name, *chooses):
     kinds = dict(heads='attention heads', neurons='feed-forward neurons')
     does = 'Choose ' + ' and '.join(kinds.get(k, f'ranks, and factorise by {k}') for k in chooses) + '.'
     needs = 'texts' if of is None or of.needs else None
-    return Part(name, choose, needs, chooses, True, of is not None, statistics=statistics if needs else (), does=does)
+    return Part(name, choose, needs, chooses, True, of is not None, of is None or of.nats, does=does,
+        statistics=statistics if needs else ())
 
 PARTS.also(DECOMPOSITIONS, lambda name: _chooser(name, name))
 PARTS.update(heads=_chooser('heads', 'heads'), neurons=_chooser('neurons', 'neurons'),
@@ -212,8 +213,7 @@ def start_recipe(
     statistics = None if None in wants else tuple(dict.fromkeys(k for w in wants for k in w))
     state = State(model, model, goal, learner=learner, progress=progress, statistics=statistics)
     if ready: _take_over(state, parts, data)
-    given = [p for p in parts if not (ready and p.chooses)]
-    check_recipe(given, goal, texts=data is not None and not ready, labels=learner is not None)
+    check_recipe(parts, goal, data is not None and not ready, learner is not None, ready)
     _feasible(model, parts, goal)
     if data is not None and not ready and (wants or goal.limit == 'max_changed'): # a search looks at texts to begin
         state.texts = texts_from(model, data, goal.n_samples, goal.seed)
@@ -242,10 +242,6 @@ def _feasible(model, parts, goal):
     check_cost(goal.cost)
     if goal.speedup: engine_of(goal.to)
     first = next((p for p in parts if p.shrinks), None)
-    chosen = [k for p in choosers for k in p.chooses]
-    if goal.max_loss_increase and (odd := [k for k in chosen if k not in _KINDS and not DECOMPOSITIONS[k].nats]):
-        raise ValueError(f"{option('max_loss_increase')} is a loss in nats, which {odd[0]} does not predict: take "
-            f"kronecker, or pass a {option('budget')}")
     if goal.budget and first in choosers and first.ranks and len(first.chooses) == 1 and goal.cost in ('params', 'flops'):
         check_least(goal.budget, smallest_budget(_shapes(model), goal.cost, fixed, goal.multiple_of))
 

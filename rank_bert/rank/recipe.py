@@ -92,6 +92,7 @@ class Part:
     chooses:tuple = () # What it chooses under the limit together with its neighbours: 'heads', 'neurons', a method
     shrinks:bool = False # Does it keep to the limit?
     ranks:bool = False # Does it share ranks by the allocator?
+    predicts:bool = False # Does it predict by how much the loss rises, in nats?
     after_choice:bool = False # Must it stand right behind parts that choose?
     last:bool = False # Must it stand last?
     statistics:tuple = None # Of a calibration, all when None
@@ -212,21 +213,24 @@ def check_recipe(
     goal:Goal, # With the limit
     texts:bool, # Are there texts to learn from?
     labels:bool=False, # Is there a learner with labelled rows?
+    ready:bool=False, # Is there a `Calibration` or `Decomposed` for the parts that choose?
 ):
     "Raise `ValueError` if a part lacks what it needs, or the goal has no limit."
     for p in parts:
         if p.needs == 'labels' and not labels:
             raise ValueError(f"{p.name} trains on rows with labels: use `Learner.compress`, rank-bert-compress with a "
                 "--task or --data, or a sweep")
-        if p.needs and not (texts or labels):
+        if p.needs and not (texts or labels or ready and p.chooses):
             raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs none")
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and goal.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
     if goal.limit == 'max_loss_increase':
-        odd = [p.name for p in parts if p.shrinks and not p.chooses]
-        if odd or len(shrinking) > 1:
-            raise ValueError(f"{(odd or shrinking[1:])[0]} cannot tell the loss in advance: pass a budget")
+        if odd := [(p.chooses or [p.name])[-1] for p in parts if p.shrinks and not p.predicts]:
+            raise ValueError(f"{option(goal.limit)} is a loss in nats, which {odd[0]} does not predict: take kronecker, or "
+                f"pass a {option('budget')}")
+        if len(shrinking) > 1:
+            raise ValueError(f"{shrinking[1]} cannot tell the loss in advance: pass a {option('budget')}")
     if goal.limit in ('max_changed', 'speedup') and not shrinking:
         raise ValueError(f"{option(goal.limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps to "
             "one: add a part that does, such as kronecker")
