@@ -9,8 +9,8 @@ __all__ = ['hub_reachable', 'expanded', 'clear_unfinished', 'check_new', 'check_
            'json_object', 'needs_extra', 'digest', 'own_files', 'import_own']
 
 # %% ../nbs/io.ipynb #5a2e457b
-import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
-from contextlib import contextmanager
+import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, signal, sys, tempfile, threading, time
+from contextlib import contextmanager, nullcontext
 from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
@@ -161,19 +161,45 @@ def _settle(path):
     if path.is_file():
         with path.open('r+b') as f: os.fsync(f.fileno())
 
+# %% ../nbs/io.ipynb #io-hld-1
+def _set_ctrl_c(handler):
+    "Set what Ctrl-C does, which the main thread decides alone."
+    if threading.current_thread() is threading.main_thread(): signal.signal(signal.SIGINT, handler)
+
+@contextmanager
+def _held_back():
+    "Let Ctrl-C wait until the block is over; yield a context manager of blocks inside that it may interrupt."
+    held, usual = [], signal.getsignal(signal.SIGINT)
+    if not callable(usual): # it is ignored, or none of Python's
+        yield nullcontext
+        return
+    def hold(*args): held.append(args)
+    def let_go():
+        _set_ctrl_c(usual)
+        if held: held.clear(); signal.raise_signal(signal.SIGINT)
+    @contextmanager
+    def interruptible():
+        let_go()
+        try: yield
+        finally: _set_ctrl_c(hold)
+    _set_ctrl_c(hold)
+    try: yield interruptible
+    finally: let_go()
+
+
 # %% ../nbs/io.ipynb #io-whl-1
 @contextmanager
 def _whole(path, overwrite, folder):
     "Yield a new file or folder that becomes `path` if the block succeeds."
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _new_lock(path) as lock:
+    with _held_back() as interruptible, _new_lock(path) as lock:
         lock = Path(lock.name)
         try:
             new = lock.with_name(lock.name[:-1])/('new' if folder else f'new{path.suffix}')
             new.parent.mkdir(0o700)
             new.mkdir() if folder else new.touch()
-            yield new
+            with interruptible(): yield new
             for f in (*new.rglob('*'), new): _settle(f)
             _put(new, path, overwrite)
         finally: _discard(lock)
