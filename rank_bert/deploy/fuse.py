@@ -18,7 +18,9 @@ from ..checks import check_name
 # %% ../../nbs/deploy/fuse.ipynb #28fuse06
 FUSIONS = {}
 
-def fusion(f):
+def fusion(
+    f, # Function of an `onnx.GraphProto` that changes it in place, and returns in how many places
+):
     "Add a function of a graph to `FUSIONS`."
     FUSIONS[f.__name__] = f
     return f
@@ -75,7 +77,9 @@ def fuse(
 MASKED = np.float32(-1e30) # what is added to the score of a masked token
 
 @fusion
-def nan_tests(g):
+def nan_tests(
+    g, # An `onnx.GraphProto`; changed in place
+)->int: # Places changed
     "Remove the test for NaN behind each softmax."
     from onnx import numpy_helper
     links, done = _Links(g), 0
@@ -107,7 +111,9 @@ def _swaps_last(links, n):
     return first.input[0] if all(o and o.input[0] == first.input[0] for o in shape) else None
 
 @fusion
-def key_transposes(g):
+def key_transposes(
+    g, # An `onnx.GraphProto`; changed in place
+)->int: # Places changed
     "Transpose keys in one step."
     from onnx import helper
     links, done = _Links(g), 0
@@ -121,7 +127,9 @@ def key_transposes(g):
 
 # %% ../../nbs/deploy/fuse.ipynb #28fuse20
 @fusion
-def shared_inputs(g):
+def shared_inputs(
+    g, # An `onnx.GraphProto`; changed in place
+)->int: # Places changed
     "Compute products with the same input as one."
     from onnx import helper, numpy_helper
     links, groups = _Links(g), defaultdict(list)
