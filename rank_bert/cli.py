@@ -19,8 +19,12 @@ from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .commands.shell import COMMANDS, arg_parser, command, load_model, say, shows_progress
+from .commands.shell import COMMANDS, arg_parser, command, command_name, load_model, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, several, text_as
+
+# %% ../nbs/cli.ipynb #cli-ord1
+COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order, whichever was imported first
+    for f in (finetune, pretrain, evaluate, predict, compress, export, sweep, report)})
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
