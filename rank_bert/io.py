@@ -186,7 +186,6 @@ def _held_back():
     try: yield interruptible
     finally: let_go()
 
-
 # %% ../nbs/io.ipynb #io-whl-1
 @contextmanager
 def _whole(path, overwrite, folder):
