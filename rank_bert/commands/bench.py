@@ -30,6 +30,7 @@ from ..rank.decompose import factorise
 from ..rank.layers import LowRankLinear, replace_layers
 from ..settings import Fit, Latency, Rows, flat
 from ..train.glue_learner import glue_learner
+from ..train.lazy import LazyEmbedding
 
 # %% ../../nbs/commands/bench.ipynb #84616ba9
 def take_turns(
@@ -63,10 +64,10 @@ class _EpochTimer(Callback):
     def after_batch(self): self.n += len(self.yb[0])*self.training
     def after_train(self): self.seconds += time.perf_counter() - self.start
 
-def _learner_epochs(learn, epochs):
+def _learner_epochs(learn, epochs, *cbs):
     "Count sentences a second of epochs of a learner, without its progress bar."
     timer = _EpochTimer()
-    with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, 1e-4, cbs=timer)
+    with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, 1e-4, cbs=[timer, *cbs])
     return timer.n/timer.seconds
 
 # %% ../../nbs/commands/bench.ipynb #98d64141
@@ -109,8 +110,9 @@ def bench_train(
     "Compare the speed of training an epoch with that of the HF Trainer and of plain PyTorch."
     if not find_spec('accelerate'):
         raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
-    contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epochs, 'Trainer, random': _trainer_epochs,
-        'Trainer, by length': partial(_trainer_epochs, by_length=True),
+    contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epochs,
+        'with LazyEmbedding': lambda learn, epochs: _learner_epochs(learn, epochs, LazyEmbedding()),
+        'Trainer, random': _trainer_epochs, 'Trainer, by length': partial(_trainer_epochs, by_length=True),
         'bare loop, padded to 128': partial(_bare_loop, width=128)}
     make = partial(_classifier_for, model, rows, fit.bs)
     _bare_loop(make(n_train=8*fit.bs)) # warms up the threads and the allocator

@@ -76,9 +76,10 @@ def finetune(
                          f'{option("data")} with a file of yours')
     if fit.epochs == 0: raise ValueError(f'{option("epochs")} must be a whole number of at least 1, got 0')
     out = out_folder(output.out or f'runs/{rows.task or Path(rows.data).stem}', output.overwrite)
+    from rank_bert.train.lazy import LazyEmbedding
     from rank_bert.train.learner import default_epochs, default_lr
     from rank_bert.train.tracking import tracker
-    cbs = [tracker(fit.log, f'{out}-log')] if fit.log else []
+    cbs = [tracker(fit.log, f'{out}-log')]*bool(fit.log) + [LazyEmbedding()]*fit.lazy_embedding
     settings = dict(n_train=rows.n_train, bs=fit.bs, max_length=rows.max_length, seed=fit.seed,
                     tokenizer=rows.tokenizer, bf16=fit.bf16)
     learn = rows_learner(model, chosen, pretrained=fit.weights, **settings)

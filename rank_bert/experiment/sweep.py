@@ -62,7 +62,7 @@ class Sweep(Runner):
         allocators:str|tuple=('default',), # Keys of `ALLOCATORS`, or 'default' for what suits each method
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         rows:Rows.only('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
-        fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
+        fit:Fit.but('seed', 'bf16', 'lazy_embedding')=Fit(epochs=4),
         goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
         latency:Latency.but('repeats')=Latency(),
         runs:Runs.but('dry_run')=Runs(),
