@@ -68,16 +68,16 @@ def _tables(self:LazyRows):
 
 @patch
 def _note(self:LazyRows, lr, betas, eps, weight_decay):
-    "Note a step: `lr` over the bias of the mean, root of the bias of squares, and logarithms of what has faded so far."
+    "Note the logarithms of a step's share in a and of its b, and of what has faded of m, v and weights so far."
     self.steps, (b1, b2) = self.steps + 1, betas
     if self.steps == len(self.past): self.past = torch.cat([self.past, torch.zeros_like(self.past)])
     t = self.optimizer.state[self.weight]['step'].add_(1).item()
     slope, spread = lr/(1 - b1**t), (1 - b2**t)**-.5
     fades = math.log(max(b1, 1e-9)), math.log(max(b2, 1e-9)), math.log1p(-lr*weight_decay)
-    self.past[self.steps] = torch.tensor([slope, spread, *fades], dtype=torch.float64)
-    self.past[self.steps, 2:] += self.past[self.steps - 1, 2:]
-    self.eps = eps
-    self.reach = max(self.reach, math.ceil(math.log(1e-9)/min(fades[0] - fades[1]/2, math.log(.99))))
+    m, v, w = (a + b for a, b in zip(self.past[self.steps - 1, 2:].tolist(), fades))
+    share, self.eps = (math.log(slope) if slope else -math.inf) + m - w, eps
+    self.past[self.steps] = torch.tensor([share, math.log(spread) + v/2, m, v, w], dtype=torch.float64)
+    self.reach = max(self.reach, math.ceil(math.log(1e-6)/min(fades[0] - fades[1]/2, math.log(.99))))
     return slope, spread
 
 # %% ../../nbs/train/lazy.ipynb #1azy0010
@@ -86,10 +86,10 @@ def _missed(self:LazyRows, starts, span):
     "Compute a and b of the formula, two points a piece, for rows last seen at `starts`: both (starts, 2 pieces)."
     after = torch.arange(1, span + 1)
     steps = starts[:, None] + after
-    slope, spread, m, v, w = self.past[steps.clamp_max(self.steps)].unbind(-1)
-    m0, v0, _ = self.past[starts, 2:].T[..., None]
-    a = torch.where(steps > self.steps, 0., slope*(m - m0 + self.past[self.steps, 4] - w).exp())
-    b = spread*(.5*(v - v0)).exp()
+    share, b = self.past[:, :2][steps.clamp_max(self.steps)].unbind(-1)
+    m, v, _ = self.past[starts, 2:].T[..., None]
+    a = (share - m + self.past[self.steps, 4]).exp_().masked_fill_(steps > self.steps, 0.)
+    b = (b - v/2).exp_()
     piece = nn.functional.one_hot((1.5*after.double().log2()).long()).to(a)
     total = a@piece
     mean, square = ((a*b**k)@piece/total.clamp_min(1e-300) for k in (1, 2))
@@ -105,7 +105,7 @@ def _move(self:LazyRows, rows):
         for t in self._missed(starts, min(gap[0].item(), self.reach)))
     p, m, v = (t.index_select(0, at) for t in self._tables())
     root, moved = v.sqrt(), torch.zeros_like(p)
-    reached = (gap[:, None] >= 2**(torch.arange(a.shape[1]//2)/1.5)).sum(0).tolist() # rows that miss steps of each piece
+    reached = (gap[:, None] >= 2**(torch.arange(a.shape[1]//2)/1.5)).sum(0).tolist() # rows that miss each piece
     for i, n in enumerate(2*reached): moved[:n] += a[:n, i]/(b[:n, i]*root[:n] + self.eps)
     fm, fv, fw = (self.past[self.steps, 2:] - self.past[self.seen[rows], 2:]).exp().to(p).T[..., None]
     for t, new in zip(self._tables(), (p*fw - m*moved, m*fm, v*fv)): t.index_copy_(0, at, new)
