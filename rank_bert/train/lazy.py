@@ -89,12 +89,15 @@ def _missed(self:LazyRows, starts, span):
     share, b = self.past[:, :2][steps.clamp_max(self.steps)].unbind(-1)
     m, v, _ = self.past[starts, 2:].T[..., None]
     a = (share - m + self.past[self.steps, 4]).exp_().masked_fill_(steps > self.steps, 0.)
-    b = (b - v/2).exp_()
-    piece = nn.functional.one_hot((1.5*after.double().log2()).long()).to(a)
+    piece = nn.functional.one_hot(after.double().log2().long()//2).to(a)
     total = a@piece
-    mean, square = ((a*b**k)@piece/total.clamp_min(1e-300) for k in (1, 2))
-    off = (square - mean**2).clamp_min(0).sqrt()
-    return torch.cat([total, total], 1)/2, torch.cat([mean - off, mean + off], 1)
+    b -= v/2
+    mean, square, cube = ((a*b**k)@piece/total.clamp_min(1e-300) for k in (1, 2, 3))
+    sd = (square - mean**2).clamp_min(1e-14).sqrt()
+    skew = ((cube - 3*mean*square + 2*mean**3)/sd**3).clamp(-4, 4)
+    high = (skew + (4 + skew**2).sqrt())/2 # in standard deviations from the mean; the low one is at -1/high
+    part = 1/(1 + high**2)
+    return torch.cat([total*part, total*(1 - part)], 1), torch.cat([mean + sd*high, mean - sd/high], 1).exp()
 
 @patch
 def _move(self:LazyRows, rows):
@@ -105,7 +108,7 @@ def _move(self:LazyRows, rows):
         for t in self._missed(starts, min(gap[0].item(), self.reach)))
     p, m, v = (t.index_select(0, at) for t in self._tables())
     root, moved = v.sqrt(), torch.zeros_like(p)
-    reached = (gap[:, None] >= 2**(torch.arange(a.shape[1]//2)/1.5)).sum(0).tolist() # rows that miss each piece
+    reached = (gap[:, None] >= 4**torch.arange(a.shape[1]//2)).sum(0).tolist() # rows that miss each piece
     for i, n in enumerate(2*reached): moved[:n] += a[:n, i]/(b[:n, i]*root[:n] + self.eps)
     fm, fv, fw = (self.past[self.steps, 2:] - self.past[self.seen[rows], 2:]).exp().to(p).T[..., None]
     for t, new in zip(self._tables(), (p*fw - m*moved, m*fm, v*fv)): t.index_copy_(0, at, new)
