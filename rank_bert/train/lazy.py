@@ -27,33 +27,48 @@ class LazyRows:
         if not isinstance(optimizer, torch.optim.AdamW): raise ValueError(f"LazyRows does what torch.optim.AdamW does, "
             f"and the optimizer is {type(optimizer).__name__}: pass opt_func=adamw")
         self.optimizer, self.embedding, self.weight = optimizer, embedding, embedding.weight
-        if odd := next((k for k in ('amsgrad', 'maximize') if (self.group or {}).get(k)), None):
-            raise ValueError(f'LazyRows does not know {odd}: leave it out of AdamW')
+        if not self.weight.requires_grad: raise ValueError('the embedding is frozen: LazyRows has nothing to do')
+        if self.weight.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f'LazyRows is for weights in float32 or float64, got {self.weight.dtype}')
         self._forget()
-        self.embedding.sparse, now = True, lambda *args: self.catch_up()
-        self._hooks = [embedding.register_forward_pre_hook(lambda m, args: self.catch_up(args[0])),
+        reader, now = _Reader(self), lambda *args: self.catch_up()
+        self._hooks = [embedding.register_forward_pre_hook(reader, with_kwargs=True),
+            embedding.register_forward_hook(_Reader(self, after=True)),
             self.weight.register_post_accumulate_grad_hook(_coalesce),
             optimizer.register_step_pre_hook(lambda *args: self.step()),
-            *(f(now) for o in (embedding, optimizer) for f in (o.register_state_dict_pre_hook,
-                o.register_load_state_dict_pre_hook))] # whoever saves gets all rows
+            *(f(now) for f in (optimizer.register_state_dict_pre_hook, optimizer.register_load_state_dict_pre_hook)),
+            *(f(reader) for f in (embedding.register_state_dict_pre_hook, embedding.register_load_state_dict_pre_hook))]
 
     @property
     def group(self):
         "The embedding's parameter group; None if the optimizer does not have it."
         return next((g for g in self.optimizer.param_groups if any(p is self.weight for p in g['params'])), None)
 
+    @torch.inference_mode(False)
     def _forget(self):
         self.steps, self.seen = 0, torch.zeros(len(self.weight), dtype=torch.long) # rows are at step `seen` of `steps`
         self.past, self.reach = torch.zeros(256, 5, dtype=torch.float64), 0 # of every step, see `_note`
 
     def remove(self):
-        "Bring all rows up to date, and leave optimizer and embedding as they were."
+        "Bring all rows up to date, and leave the optimizer and the embedding alone."
         self.catch_up()
         for h in self._hooks: h.remove()
-        self.embedding.sparse = False
+        if self.weight.grad is not None: self.weight.grad = self.weight.grad.to_dense()
 
 def _coalesce(p):
     if p.grad.is_sparse: p.grad = p.grad.coalesce() # a word may occur twice, and clipping needs the sum
+
+class _Reader:
+    "Hook of an embedding that brings rows up to date and asks for a sparse gradient; does nothing in a copy of it."
+    def __init__(self, rows=None, after=False): self.rows, self.after = rows, after
+    def __reduce__(self): return _Reader, ()
+    def __call__(self, module, *args):
+        if self.rows is None or module is not self.rows.embedding: return
+        if self.after: module.sparse = False
+        elif len(args) == 2 and isinstance(args[1], dict): # args and kwargs; other hooks pass other things
+            module.sparse = True
+            self.rows.catch_up(args[0][0] if args[0] else args[1]['input'])
+        else: self.rows.catch_up()
 
 # %% ../../nbs/train/lazy.ipynb #1azy0009
 @patch
@@ -69,15 +84,18 @@ def _tables(self:LazyRows):
 @patch
 def _note(self:LazyRows, lr, betas, eps, weight_decay):
     "Note the logarithms of a step's share in a and of its b, and of what has faded of m, v and weights so far."
-    self.steps, (b1, b2) = self.steps + 1, betas
+    b1, b2 = betas
+    if b1 > .995*b2**.5:
+        raise ValueError(f'LazyRows needs a first beta of at most .995 of the root of the second, got {betas}')
+    fades = math.log(max(b1, 1e-9)), math.log(b2), math.log1p(-lr*weight_decay)
+    self.steps += 1
     if self.steps == len(self.past): self.past = torch.cat([self.past, torch.zeros_like(self.past)])
     t = self.optimizer.state[self.weight]['step'].add_(1).item()
     slope, spread = lr/(1 - b1**t), (1 - b2**t)**-.5
-    fades = math.log(max(b1, 1e-9)), math.log(max(b2, 1e-9)), math.log1p(-lr*weight_decay)
     m, v, w = (a + b for a, b in zip(self.past[self.steps - 1, 2:].tolist(), fades))
     share, self.eps = (math.log(slope) if slope else -math.inf) + m - w, eps
     self.past[self.steps] = torch.tensor([share, math.log(spread) + v/2, m, v, w], dtype=torch.float64)
-    self.reach = max(self.reach, math.ceil(math.log(1e-6)/min(fades[0] - fades[1]/2, math.log(.99))))
+    self.reach = max(self.reach, math.ceil(math.log(1e-6)/(fades[0] - fades[1]/2)))
     return slope, spread
 
 # %% ../../nbs/train/lazy.ipynb #1azy0010
@@ -89,7 +107,7 @@ def _missed(self:LazyRows, starts, span):
     share, b = self.past[:, :2][steps.clamp_max(self.steps)].unbind(-1)
     m, v, _ = self.past[starts, 2:].T[..., None]
     a = (share - m + self.past[self.steps, 4]).exp_().masked_fill_(steps > self.steps, 0.)
-    piece = nn.functional.one_hot(after.double().log2().long()//2).to(a)
+    piece = nn.functional.one_hot(after.double().log2().long()).to(a)
     total = a@piece
     b -= v/2
     mean, square, cube = ((a*b**k)@piece/total.clamp_min(1e-300) for k in (1, 2, 3))
@@ -108,7 +126,7 @@ def _move(self:LazyRows, rows):
         for t in self._missed(starts, min(gap[0].item(), self.reach)))
     p, m, v = (t.index_select(0, at) for t in self._tables())
     root, moved = v.sqrt(), torch.zeros_like(p)
-    reached = (gap[:, None] >= 4**torch.arange(a.shape[1]//2)).sum(0).tolist() # rows that miss each piece
+    reached = (gap[:, None] >= 2**torch.arange(a.shape[1]//2)).sum(0).tolist() # rows that miss each piece
     for i, n in enumerate(2*reached): moved[:n] += a[:n, i]/(b[:n, i]*root[:n] + self.eps)
     fm, fv, fw = (self.past[self.steps, 2:] - self.past[self.seen[rows], 2:]).exp().to(p).T[..., None]
     for t, new in zip(self._tables(), (p*fw - m*moved, m*fm, v*fv)): t.index_copy_(0, at, new)
@@ -133,6 +151,11 @@ def step(self:LazyRows):
     "Make AdamW's step for the rows that have a gradient, and take the gradient away."
     grad, group = self.weight.grad, self.group
     if grad is None or group is None: return
+    if odd := next((k for k in ('amsgrad', 'maximize') if group.get(k)), None):
+        raise ValueError(f'LazyRows does not know {odd}: leave it out of AdamW')
+    self.weight.grad, overflow = None, getattr(self.optimizer, 'found_inf', None) # from a GradScaler, as `grad_scale`
+    if overflow is not None and overflow.item(): return
+    if getattr(self.optimizer, 'grad_scale', None) is not None: grad = grad/self.optimizer.grad_scale
     if grad.is_sparse: at, grad = (g := grad.coalesce()).indices()[0], g.values()
     else: at = torch.arange(len(grad), device=grad.device)
     self.catch_up(at)
@@ -143,7 +166,7 @@ def step(self:LazyRows):
     v.mul_(b2).addcmul_(grad, grad, value=1 - b2)
     p.mul_(1 - lr*decay).addcdiv_(m, v.sqrt().mul_(spread).add_(self.eps), value=-slope)
     for t, new in zip(self._tables(), (p, m, v)): t.index_copy_(0, at, new)
-    self.seen[at.cpu()], self.weight.grad = self.steps, None
+    self.seen[at.cpu()] = self.steps
 
 # %% ../../nbs/train/lazy.ipynb #1azy0017
 class LazyEmbedding(FitCallback):
