@@ -117,6 +117,7 @@ def _missed(self:LazyRows, starts, span):
     part = 1/(1 + high**2)
     return torch.cat([total*part, total*(1 - part)], 1), torch.cat([mean + sd*high, mean - sd/high], 1).exp()
 
+# %% ../../nbs/train/lazy.ipynb #1azy0033
 @patch
 def _move(self:LazyRows, rows):
     "Make the steps that rows have missed; those that have missed most come first."
