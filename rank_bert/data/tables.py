@@ -18,19 +18,13 @@ from fastcore.basics import listify
 from ..checks import check_fraction
 from ..io import json_object
 
-# %% ../../nbs/data/tables.ipynb #0e540d5c
-def _file_bytes(path):
-    "Read a file that is neither a folder nor a pipe nor a device."
+# %% ../../nbs/data/tables.ipynb #6f30b79b
+def _file_text(path):
+    "Read a UTF-8 file (no pipe, no device), with its line ends as they are, and without a byte-order mark."
     path = Path(path)
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
     if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
-    try: return path.read_bytes()
-    except OSError as e: raise OSError(e.errno, e.strerror, str(path)) from None
-
-# %% ../../nbs/data/tables.ipynb #6f30b79b
-def _file_text(path):
-    "Read a UTF-8 file, with its line ends as they are, and without a byte-order mark."
-    try: return _file_bytes(path).decode('utf-8-sig')
+    try: return path.read_bytes().decode('utf-8-sig')
     except UnicodeDecodeError as e:
         line, byte = e.object.count(b'\n', 0, e.start) + 1, e.object[e.start]
         raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
@@ -94,19 +88,18 @@ def _name_classes(o, names):
     if isinstance(o, list): return [_name_classes(p, names) for p in o]
     return names[o] if isinstance(o, int) and 0 <= o < len(names) else o
 
-def _dataset_columns(ds):
-    "Read the columns of a `Dataset`, with names in place of class numbers, and the names of the classes."
-    features = {k: getattr(v, 'feature', v) for k, v in ds.features.items()}
-    classes = {k: list(v.names) for k, v in features.items() if isinstance(v, datasets.ClassLabel)}
-    return {k: _name_classes(v, classes.get(k, ())) for k, v in ds.with_format('arrow')[:].to_pydict().items()}, classes
-
 # %% ../../nbs/data/tables.ipynb #3dcb2b75
 def as_table(
     data, # Frame, `Dataset`, or dictionary of columns
 )->pd.DataFrame: # Python objects; `attrs['classes']` maps columns to the names of their classes
     "Convert columns to a table."
-    cols, classes = _dataset_columns(data) if isinstance(data, Dataset) else (data, {})
-    if isinstance(data, pd.DataFrame) and not data.columns.is_unique:
+    cols, classes = data, {}
+    if isinstance(data, Dataset):
+        features = {k: getattr(v, 'feature', v) for k, v in data.features.items()}
+        classes = {k: list(v.names) for k, v in features.items() if isinstance(v, datasets.ClassLabel)}
+        cols = data.with_format('arrow')[:].to_pydict()
+        cols.update({k: _name_classes(cols[k], v) for k, v in classes.items()})
+    elif isinstance(data, pd.DataFrame) and not data.columns.is_unique:
         raise ValueError(f'two columns of the frame have the same name ({", ".join(map(str, data.columns))})')
     cols = {k: [None if o is pd.NA else o for o in v] for k, v in cols.items()}
     res = pd.DataFrame(cols, dtype=object)
@@ -115,28 +108,20 @@ def as_table(
         res.index, res.attrs = data.index, res.attrs | data.attrs
     return res
 
-# %% ../../nbs/data/tables.ipynb #bd21c964
-def _unique_keys(pairs):
-    "Make a dictionary of a JSON object in which no key occurs twice."
-    res = dict(pairs)
-    if len(res) < len(pairs): raise ValueError(f'the keys {reprlib.repr([k for k, _ in pairs])} are not distinct')
-    return res
-
-def _parse_json(text, place):
-    "Parse JSON, or name the place of the error."
-    try: return json.loads(text, object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError) as e: raise ValueError(f'{place}: not JSON: {e}') from None
-
 # %% ../../nbs/data/tables.ipynb #75934d26
 def read_json(
     path:str|Path, # File with a JSON array of objects, or with one object per line
 )->pd.DataFrame: # Its rows
     "Read a JSON file that holds an array of objects, or one object per line (JSONL)."
-    text, what = _file_text(path), 'row'
-    if text.lstrip().startswith('['): rows = dict(enumerate(_parse_json(text, path), 1))
-    else:
-        what, lines = 'line', enumerate(text.split('\n'), 1)
-        rows = {i: _parse_json(o, f'{path}, line {i}') for i, o in lines if o.strip()}
+    text, rows = _file_text(path), {}
+    what, parts = ('row', [text]) if text.lstrip().startswith('[') else ('line', text.split('\n'))
+    for i, o in enumerate(parts, 1):
+        try:
+            if o.strip(): rows[i] = json.loads(o)
+        except (ValueError, RecursionError) as e:
+            place = path if what == 'row' else f'{path}, line {i}'
+            raise ValueError(f'{place}: not JSON: {e}') from None
+    if what == 'row': rows = dict(enumerate(rows[1], 1))
     if not rows: raise ValueError(f'{path} has no rows')
     first = next(iter(rows.values()))
     for i, row in rows.items():
@@ -147,26 +132,17 @@ def read_json(
     return res.set_index(pd.Index(rows, name=what))
 
 # %% ../../nbs/data/tables.ipynb #955db544
-_BROKEN = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
-
 def read_parquet(
     path:str|Path, # Parquet file
 )->pd.DataFrame: # With the names of its classes, if `datasets` wrote them
     "Read a Parquet file, with the names of its classes if `datasets` wrote them."
-    data = pa.BufferReader(_file_bytes(path))
-    try:
-        table = pq.ParquetFile(data).read()
-        table.validate(full=True)
-        res = as_table(Dataset(table))
-    except _BROKEN as e: raise ValueError(f'{path} is not a Parquet file that can be read: {e}') from None
+    try: res = as_table(Dataset(pq.ParquetFile(path).read()))
+    except Exception as e: raise ValueError(f'{path} is not a Parquet file that can be read: {e}') from None
     if res.empty: raise ValueError(f'{path} has no rows')
     return res
 
 # %% ../../nbs/data/tables.ipynb #37c61474
-def _read_txt(path):
-    "Make a frame of the lines of a text file."
-    lines = read_lines(path)
-    return pd.DataFrame(dict(text=lines), index=pd.RangeIndex(1, len(lines) + 1, name='line'), dtype=object)
+def _read_txt(path): return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
 
 READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet,
            '.txt': _read_txt}
@@ -185,9 +161,9 @@ def read_file(
 
 # %% ../../nbs/data/tables.ipynb #bdad26b5
 def _check_stream(path):
-    "Raise `ValueError` unless an Arrow stream is sound and ends where its file does, with the mark of its end."
+    "Raise `ValueError` unless an Arrow stream ends where its file does, with the mark of its end."
     with pa.memory_map(str(path)) as f:
-        pa.ipc.open_stream(f).read_all().validate(full=True) # damaged offsets would crash Python
+        pa.ipc.open_stream(f).read_all()
         if f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4): return
         raise ValueError(f'{path} is cut short')
 
@@ -196,21 +172,19 @@ def load_saved(
     folder:str|Path, # Folder written by `save_to_disk`
 )->Dataset|DatasetDict:
     "Load a saved data set, from files inside `folder` only."
-    records = [o for n in ('dataset_dict', 'state', 'dataset_info') for p in ('', '*/')
-               for o in Path(folder).glob(f'{p}{n}.json')]
+    records = [o for n in ('dataset_dict', 'state') for p in ('', '*/') for o in Path(folder).glob(f'{p}{n}.json')]
     if not any(o.parent == Path(folder) for o in records):
         raise FileNotFoundError(f'{folder} is not a folder written by save_to_disk; give its files, as in '
                                 "dict(train='train.csv', valid='valid.csv')")
     try:
         for f in records:
-            there = {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
-            record = json_object(f)
+            record, there = json_object(f), {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
             files = [o['filename'] for o in record.get('_data_files', ())]
-            bad = [o for o in (record['splits'] if f.stem == 'dataset_dict' else files) if o not in there]
-            if bad: raise ValueError(f'{f} names {bad[0]!r}, which is not a file or folder beside it')
+            for o in [*record.get('splits', ()), *files]:
+                if o not in there: raise ValueError(f'{f} names {o!r}, which is not a file or folder beside it')
             for o in files: _check_stream(f.parent/o)
         return datasets.load_from_disk(folder)
-    except _BROKEN as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
+    except Exception as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
 
 # %% ../../nbs/data/tables.ipynb #74c79f8e
 def read_data(
@@ -344,19 +318,9 @@ def draw_rows(
     if n is None or n >= len(table): return table
     return table.iloc[sorted(np.random.default_rng(seed).permutation(len(table))[:n])]
 
-# %% ../../nbs/data/tables.ipynb #72c19b7c
+# %% ../../nbs/data/tables.ipynb #6d8b1e0c
 VALID_NAMES = ('validation', 'valid', 'dev', 'val', 'validation_matched', 'validation_mismatched')
 
-def _set_aside(train, fraction, seed):
-    "Divide one table into training and validation rows."
-    n = len(train)
-    k, idxs = round(n*check_fraction(fraction, 'valid', one=False)), np.random.default_rng(seed).permutation(n)
-    if k in (0, n):
-        raise ValueError(f'a fraction of {fraction} of {n} rows leaves none to {"train" if k else "validate"} on: '
-                         'give other data as valid=')
-    return train.iloc[sorted(idxs[k:])], dict(valid=train.iloc[sorted(idxs[:k])])
-
-# %% ../../nbs/data/tables.ipynb #6d8b1e0c
 def split_data(
     splits:dict, # Split name -> table, from `read_data`
     valid=None, # Split name(s), other data, or the fraction to set aside; None for one of `VALID_NAMES`, else a fifth
@@ -366,7 +330,13 @@ def split_data(
     train = splits.get('train', next(iter(splits.values())))
     if not len(train): raise ValueError('train has no rows')
     if valid is None: valid = [o for o in VALID_NAMES if o in splits] or 0.2
-    if isinstance(valid, (int, float, np.number)): return _set_aside(train, valid, seed)
+    if isinstance(valid, (int, float, np.number)):
+        n = len(train)
+        k, idxs = round(n*check_fraction(valid, 'valid', one=False)), np.random.default_rng(seed).permutation(n)
+        if k in (0, n):
+            raise ValueError(f'a fraction of {valid} of {n} rows leaves none to {"train" if k else "validate"} on: '
+                             'give other data as valid=')
+        return train.iloc[sorted(idxs[k:])], dict(valid=train.iloc[sorted(idxs[:k])])
     names = listify(valid) if isinstance(valid, (str, list, tuple)) else []
     if names and all(isinstance(o, str) and o in splits for o in names): return train, {o: splits[o] for o in names}
     if isinstance(valid, (list, tuple)) or isinstance(valid, str) and not Path(valid).exists():
