@@ -44,33 +44,12 @@ def read_score(
     except (TypeError, ValueError, OverflowError): return None
     return v if abs(v) <= float(np.finfo(np.float32).max) else None
 
-# %% ../../nbs/data/labels.ipynb #701b85bf
-def _encode_labels(labels, vocab=None, place=lambda i: f'label[{i}]', known=''):
-    "Turn classes into int64 numbers, or scores (if `vocab` is None) into float32; `place` names row `i` for an error."
-    ids = {o: i for i, o in enumerate(vocab or ())}
-    res = [read_score(o) if vocab is None else ids.get(str(o)) for o in labels]
-    if None in res:
-        i, want = res.index(None), 'a finite number' if vocab is None else f'one of {", ".join(map(repr, vocab))}'
-        raise ValueError(f'{place(i)} is {list(labels)[i]!r}, which is not {want}{known}')
-    return np.array(res, dtype=np.float32 if vocab is None else np.int64)
-
 # %% ../../nbs/data/labels.ipynb #3b509efe
 def is_multi_label(
     labels, # Labels of a set
 )->bool: # Are they lists of labels?
     "Tell whether each text has a list of labels."
     return any(isinstance(o, (list, tuple, set, frozenset, np.ndarray)) for o in labels)
-
-# %% ../../nbs/data/labels.ipynb #272b712a
-def _encode_label_lists(labels, vocab, place=lambda i: f'label[{i}]'):
-    "Turn lists of labels into float32 rows of 0 and 1."
-    ids, res = {o: i for i, o in enumerate(vocab)}, np.zeros((len(labels), len(vocab)), np.float32)
-    for i, row in enumerate(labels):
-        for o in map(str, row):
-            if o not in ids:
-                raise ValueError(f'{place(i)} has {o!r}, which is not one of {", ".join(map(repr, vocab))}')
-            res[i, ids[o]] = 1
-    return res
 
 # %% ../../nbs/data/labels.ipynb #e5e28256
 def _check_given(labels, place):
@@ -79,28 +58,6 @@ def _check_given(labels, place):
     more = f', and {len(empty):,} of {len(labels):,} rows have none ({name_first([*map(place, empty)])})'
     raise ValueError(f'{place(empty[0])} is {labels[empty[0]]!r}: every row needs a label{more if empty[1:] else ""}: '
                      'write it, or leave such rows out with drop_empty (--drop-empty)')
-
-# %% ../../nbs/data/labels.ipynb #65f1be0f
-def _find_classes(labels, regression=None, where='train label', place=lambda i: f'train label[{i}]'):
-    "Name the classes of a training set, in order; None for scores."
-    if is_multi_label(labels) and not regression:
-        if not any(map(len, labels)): raise ValueError(f'no row has a {where}')
-        return label_vocab(o for row in labels for o in row)
-    _check_given(labels, place)
-    if is_regression(labels) if regression is None else regression: return None
-    names, alike = label_vocab(labels), {}
-    if len(names) < 2: raise ValueError(f'every {where} is {names[0]!r}: a classifier needs two classes')
-    for o in names:
-        if (first := alike.setdefault(o.strip().casefold(), o)) != o:
-            warnings.warn(f'{where} has both {first!r} and {o!r}: they are two classes, unless you give both one name')
-    return names
-
-# %% ../../nbs/data/labels.ipynb #292c8d05
-def _read_flag(v, where):
-    "Read a 0 or 1."
-    if v in (0, 1): return bool(v)
-    if str(v) in ('0', '1'): return v == '1'
-    raise ValueError(f'{where} is {v!r}, which is not 0 or 1')
 
 # %% ../../nbs/data/labels.ipynb #66cc6ff9
 def _is_hot(rows):
@@ -124,23 +81,35 @@ class Labels:
         names = label_col if self.columns else vocab or train.attrs.get('classes', {}).get(label_col)
         self.hot = self.several and _is_hot(labels) and (not names or len(names) == len(labels[0]))
         if self.hot and not names: names = range(len(labels[0]))
-        place = partial(row_place, train, 'train', label_col)
-        self.known = '' if names else ', the labels of the training rows'
-        self.vocab = self._named(names) if names else _find_classes(labels, regression, f'train {label_col}', place)
-    def _named(self, names):
-        names = list(map(str, names))
-        if len(set(names)) < len(names): raise ValueError(f'vocab is {names}: two classes have the same name')
-        if len(names) < 2 and not self.several: raise ValueError(f'vocab is {names}: a classifier needs two classes')
-        return names
+        self.known, self.vocab = '' if names else ', the labels of the training rows', None
+        if names:
+            self.vocab = v = list(map(str, names))
+            if len(set(v)) < len(v): raise ValueError(f'vocab is {v}: two classes have the same name')
+            if len(v) < 2 and not self.several: raise ValueError(f'vocab is {v}: a classifier needs two classes')
+        elif self.several:
+            if not any(map(len, labels)): raise ValueError(f'no row has a train {label_col}')
+            self.vocab = label_vocab(o for row in labels for o in row)
+        else:
+            _check_given(labels, partial(row_place, train, 'train', label_col))
+            if is_regression(labels) if regression is None else regression: return
+            self.vocab, alike = label_vocab(labels), {}
+            if len(self.vocab) < 2:
+                raise ValueError(f'every train {label_col} is {self.vocab[0]!r}: a classifier needs two classes')
+            for o in self.vocab:
+                if (first := alike.setdefault(o.strip().casefold(), o)) != o:
+                    warnings.warn(f'train {label_col} has both {first!r} and {o!r}: they are two classes, '
+                                  'unless you give both one name')
 
 # %% ../../nbs/data/labels.ipynb #fd6dd920
 @patch
 def read(self:Labels, table, split='train'):
     "Read the labels of a split from its `table`: a class, a score or a list of labels for each row."
     if self.columns:
-        flags = [[_read_flag(v, f'{split} {c}[{i}]') for i, v in enumerate(table_column(table, c, split))]
-                 for c in self.col]
-        return [[c for c, o in zip(self.col, row) if o] for row in zip(*flags)]
+        columns = [table_column(table, c, split) for c in self.col]
+        for c, column in zip(self.col, columns):
+            for i, v in enumerate(column):
+                if v not in (0, 1, '0', '1'): raise ValueError(f'{split} {c}[{i}] is {v!r}, which is not 0 or 1')
+        return [[c for c, v in zip(self.col, row) if v in (1, '1')] for row in zip(*columns)]
     labels = table_column(table, self.col, split)
     if self.sep is not None:
         texts = check_texts(labels, f'{split} {self.col}')
@@ -156,11 +125,21 @@ def read(self:Labels, table, split='train'):
 def encode(self:Labels, table, split='train'):
     "Turn the labels of a split into int64 classes, float32 scores or rows of 0 and 1; None where it has no labels."
     labels, place = self.read(table, split), partial(row_place, table, split, self.col)
+    ids = {o: i for i, o in enumerate(self.vocab or ())}
     if not self.several:
-        unlabelled = self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels)
-        if unlabelled: return None
+        if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels): return None
         _check_given(labels, place)
-        return _encode_labels(labels, self.vocab, place, self.known if self.vocab else '')
+        res = [read_score(o) if self.vocab is None else ids.get(str(o)) for o in labels]
+        if None in res:
+            i = res.index(None)
+            want = f'one of {", ".join(map(repr, ids))}{self.known}' if ids else 'a finite number'
+            raise ValueError(f'{place(i)} is {labels[i]!r}, which is not {want}')
+        return np.array(res, dtype=np.float32 if self.vocab is None else np.int64)
     if not is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
     if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
-    return _encode_label_lists(labels, self.vocab, place)
+    res = np.zeros((len(labels), len(ids)), np.float32)
+    for i, row in enumerate(labels):
+        for o in map(str, row):
+            if o not in ids: raise ValueError(f'{place(i)} has {o!r}, which is not one of {", ".join(map(repr, ids))}')
+            res[i, ids[o]] = 1
+    return res

@@ -259,10 +259,9 @@ def check_text_cols(
     label_col:str|list, # Column or columns with the labels
     table:pd.DataFrame=None, # Training set, which should have them all
 )->list[str]: # One or two names
-    "Raise `ValueError` unless `text_cols` is one column or two, none of them twice or with labels."
+    "Raise `ValueError` unless `text_cols` is one column or two, and none has labels."
     names, labels = listify(text_cols), listify(label_col)
     if len(names) not in (1, 2): raise ValueError(f'text_cols is {names}, which is not one or two columns')
-    if len(set(names)) < len(names): raise ValueError(f'text_cols names {names[0]!r} twice: give one column, or two')
     if odd := [o for o in names if o in labels]:
         raise ValueError(f'text_cols names {odd[0]!r}, the column of the labels: give the column of the texts, '
                          'or another label_col')
