@@ -40,12 +40,6 @@ def length_sorted_order(
     if len(full): full = np.roll(full, -lengths[full].max(1).argmax(), axis=0)
     return np.concatenate([full.ravel(), rest])
 
-# %% ../../nbs/data/loaders.ipynb #09b005d9
-def _padding_share(lengths, order, bs):
-    "Compute padding / (padding + tokens) if each batch is as wide as its longest text."
-    batches = [lengths[order[i:i+bs]] for i in range(0, len(order), bs)]
-    return float(1 - lengths[order].sum() / sum(o.max()*len(o) for o in batches))
-
 # %% ../../nbs/data/loaders.ipynb #96fc7e1b
 class TextDL(SortedDL):
     "A fastai `DataLoader` of texts, in length-sorted batches drawn from one seed."
@@ -92,11 +86,13 @@ def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryM
 @patch(as_prop=True)
 def padding(self:TextDL):
     "Share of padding: in these batches, in random ones, and if all were padded to `max_length`."
-    n, rng = len(self.res), np.random.default_rng(self.seed)
-    ours = length_sorted_order(self.res, self.bs, rng) if self.shuffle else self.get_idxs()
-    return dict(batches=_padding_share(self.res, ours, self.bs),
-                random=_padding_share(self.res, rng.permutation(n), self.bs),
-                max_length=float(1 - self.res.mean()/self.dataset.max_length))
+    lens, bs, rng = self.res, self.bs, np.random.default_rng(self.seed)
+    def share(order): # padding / (padding + tokens)
+        batches = [lens[order[i:i+bs]] for i in range(0, len(lens), bs)]
+        return float(1 - lens.sum()/sum(o.max()*len(o) for o in batches))
+    ours = length_sorted_order(lens, bs, rng) if self.shuffle else self.get_idxs()
+    return dict(batches=share(ours), random=share(rng.permutation(len(lens))),
+                max_length=float(1 - lens.mean()/self.dataset.max_length))
 
 # %% ../../nbs/data/loaders.ipynb #a80cb9dd
 @patch
@@ -147,17 +143,6 @@ def tensorboard_log(x:pd.DataFrame, y, samples, outs, writer, step):
     "Write texts and predictions, for `TensorBoardCallback`."
     writer.add_text('predictions', x.assign(predicted=outs.itemgot(-1)).to_html(index=False), step)
 
-# %% ../../nbs/data/loaders.ipynb #9550f9f7
-@patch
-def take(self:TextItems, idxs):
-    "Take some of the items, by number and in this order."
-    t, idxs = self.tokens, np.asarray(idxs)
-    parts = [slice(t.starts[i], t.starts[i + 1]) for i in idxs]
-    cat = lambda o: None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
-    tokens = TokenizedTexts(cat(t.ids), np.cumsum([0] + [p.stop - p.start for p in parts]), cat(t.types))
-    y = None if self.y is None else self.y[idxs]
-    return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length)
-
 # %% ../../nbs/data/loaders.ipynb #344b8a3e
 class _Rows:
     "Rows of `TextItems` by number, in the way of a pandas frame."
@@ -187,15 +172,6 @@ class TextDLs(DataLoaders):
         bs = self.valid.bs if bs is None else bs
         return TextDL(TextItems(tok, None, d.tokenizer, d.vocab, d.text_cols, d.max_length), bs=bs, device=self.device)
 
-# %% ../../nbs/data/loaders.ipynb #49be2221
-def _make_items(table, tokenizer, text_cols, labels, split, max_length, **kwargs):
-    "Tokenise a table into items."
-    if not len(table): raise ValueError(f'{split} has no rows')
-    texts, names = [table_column(table, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
-    warn_empty_texts(table, text_cols, split)
-    tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
-    return TextItems(tokens, labels.encode(table, split), tokenizer, labels.vocab, text_cols, max_length)
-
 # %% ../../nbs/data/loaders.ipynb #e6e70ecf
 @delegates(tokenize_cached, but=['texts', 'pairs', 'names'])
 def text_dls(
@@ -222,8 +198,13 @@ def text_dls(
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)
     labels = Labels(train, label_col, label_sep, vocab, regression)
-    splits = dict(train=draw_rows(train, n_train, seed), **valids)
-    items = [_make_items(t, tokenizer, text_cols, labels, split, max_length, **kwargs) for split, t in splits.items()]
+    items = []
+    for split, t in dict(train=draw_rows(train, n_train, seed), **valids).items():
+        if not len(t): raise ValueError(f'{split} has no rows')
+        warn_empty_texts(t, text_cols, split)
+        texts, names = [table_column(t, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
+        tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
+        items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])
     res = TextDLs(*dls, device=device or default_device())
     res.valid_names = list(valids)

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tokens.html.md"""
 __all__ = ['TokenizedTexts', 'tokenize_cached', 'TextItems', 'split_pairs', 'encode_texts']
 
 # %% ../../nbs/data/tokens.ipynb #93d7b6e1
-import json, os, struct, zipfile, zlib
+import json, os
 from contextlib import suppress
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
@@ -58,35 +58,6 @@ def from_tokenizer(cls:TokenizedTexts, tokenizer, texts, pairs=None, max_length=
     starts = np.cumsum([0] + [len(o) for o in rows])
     return cls(flat(rows, np.int32), starts, flat(types, np.uint8) if types else None)
 
-# %% ../../nbs/data/tokens.ipynb #661127f3
-def _tokens_key(tokenizer, texts, pairs=None, max_length=128):
-    "Digest everything that token ids depend on; not the truncation and padding of the tokenizer's latest call."
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state = {k: v for k, v in state.items() if k not in ('truncation', 'padding')}, tokenizers.__version__
-    state = *state, tokenizer.model_input_names, tokenizer.truncation_side, max_length, pairs is None
-    sizes = lambda o: np.array([len(t) for t in o], dtype=np.int64)
-    columns = [v for o in (texts, pairs or []) for v in (sizes(o), ''.join(o).encode('utf-8', 'surrogatepass'))]
-    return digest(state, *columns)[:32]
-
-# %% ../../nbs/data/tokens.ipynb #f9758b64
-_DAMAGED = (OSError, ValueError, LookupError, TypeError, EOFError, MemoryError, ArithmeticError, RuntimeError,
-            SyntaxError, struct.error, zipfile.BadZipFile, zlib.error) # what `zipfile` and NumPy raise
-
-# %% ../../nbs/data/tokens.ipynb #7e122d74
-def _load_tokens(path, n, tokenizer, max_length):
-    "Read the tokens of `n` texts from `path`, or None."
-    if not path.is_file(): return None
-    try:
-        with np.load(path, allow_pickle=False) as f: tt = TokenizedTexts(f['ids'], f['starts'], f.get('types'))
-    except _DAMAGED: return None
-    if tt.ids.dtype.kind + tt.starts.dtype.kind != 'ii' or tt.starts.shape != (n + 1,): return None
-    shape, within = (tt.starts[-1],), lambda o, most: 0 <= o.min(initial=0) and o.max(initial=0) <= most
-    typed = 'token_type_ids' in tokenizer.model_input_names
-    sound = (tt.ids.shape == shape and tt.starts[0] == 0 and within(tt.lengths, max_length)
-             and within(tt.ids, len(tokenizer) - 1) and typed == (tt.types is not None)
-             and (not typed or tt.types.shape == shape and tt.types.dtype == np.uint8))
-    return tt if sound else None
-
 # %% ../../nbs/data/tokens.ipynb #0e231023
 def tokenize_cached(
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
@@ -109,8 +80,15 @@ def tokenize_cached(
     check_count(max_length, 'max_length', least, tokenizer.model_max_length)
     if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     folder = os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert'
-    path = Path(folder)/f'{_tokens_key(tokenizer, texts, pairs, max_length)}.npz'
-    if (res := _load_tokens(path, len(texts), tokenizer, max_length)) is not None: return res
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state = {k: v for k, v in state.items() if k not in ('truncation', 'padding')} # of the tokenizer's latest call
+    state = state, tokenizers.__version__, tokenizer.model_input_names, tokenizer.truncation_side, max_length
+    columns = []
+    for o in (texts, pairs or []):
+        columns += [np.array([len(t) for t in o], dtype=np.int64), ''.join(o).encode()]
+    path = Path(folder)/f'{digest((*state, pairs is None), *columns)[:32]}.npz'
+    with suppress(Exception), np.load(path) as f: # there is no such file, or it is damaged
+        return TokenizedTexts(f['ids'], f['starts'], f.get('types'))
     res = TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     with suppress(OSError), new_file(path) as f: # without disk space you only lose time
         np.savez(f, ids=res.ids, starts=res.starts, **({} if res.types is None else dict(types=res.types)))
@@ -134,9 +112,7 @@ class TextItems:
     def __getitem__(self, i):
         x, *y = self.batch([i])
         return ({k: v[0] for k, v in x.items()}, *(o[0] for o in y))
-    def new_empty(self):
-        none = TokenizedTexts(self.tokens.ids[:0], np.array([0]))
-        return TextItems(none, None, self.tokenizer, self.vocab, self.text_cols)
+    def new_empty(self): return self.take([])
 
 # %% ../../nbs/data/tokens.ipynb #de1fff9e
 @patch
@@ -147,6 +123,17 @@ def batch(self:TextItems, idxs):
     x = dict(input_ids=ids, token_type_ids=types, attention_mask=mask)
     x = {k: torch.from_numpy(v) for k, v in x.items() if v is not None and k in t.model_input_names}
     return (x,) if self.y is None else (x, torch.from_numpy(self.y[idxs]))
+
+# %% ../../nbs/data/tokens.ipynb #9550f9f7
+@patch
+def take(self:TextItems, idxs):
+    "Take some of the items, by number and in this order."
+    t, idxs = self.tokens, np.asarray(idxs, dtype=int)
+    parts = [slice(t.starts[i], t.starts[i + 1]) for i in idxs]
+    cat = lambda o: None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
+    tokens = TokenizedTexts(cat(t.ids), np.cumsum([0] + [p.stop - p.start for p in parts]), cat(t.types))
+    y = None if self.y is None else self.y[idxs]
+    return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length)
 
 # %% ../../nbs/data/tokens.ipynb #7101dd2b
 @patch
