@@ -6,8 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/corpus.html.md"""
 
 # %% auto #0
 __all__ = ['LAYOUTS', 'SHARES', 'plain_documents', 'wikitext_documents', 'read_corpus', 'split_documents', 'corpus_tokenizer',
-           'Corpus', 'word_heads', 'tokenize_corpus', 'unigram_entropy', 'pack_documents', 'MaskedTexts',
-           'make_examples', 'MaskedDL']
+           'Corpus', 'tokenize_corpus', 'unigram_entropy', 'pack_documents', 'MaskedTexts', 'make_examples', 'MaskedDL']
 
 # %% ../../nbs/data/corpus.ipynb #81926463
 import re
@@ -114,14 +113,6 @@ class Corpus:
     def __repr__(self):
         return f'{len(self):,} tokens in {len(self.paragraphs)-1:,} paragraphs of {len(self.documents)-1:,} documents'
 
-# %% ../../nbs/data/corpus.ipynb #8113f2cc
-def word_heads(
-    encoding, # Of the tokenizers library
-)->list: # A boolean for each token
-    "Tell of each token of a text whether a word begins there."
-    w = encoding.word_ids
-    return [True] + [a is None or a != b for a, b in zip(w[1:], w)] if w else []
-
 # %% ../../nbs/data/corpus.ipynb #61f2a8d0
 def tokenize_corpus(
     docs:list, # Documents, each a list of paragraphs
@@ -137,7 +128,8 @@ def tokenize_corpus(
     for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
         ids.append(np.fromiter((x for o in out['input_ids'] for x in o), np.int32))
-        heads.append(np.fromiter((x for o in out.encodings for x in word_heads(o)), bool))
+        words = [o.word_ids for o in out.encodings]
+        heads.append(np.fromiter((a is None or a != b for w in words for a, b in zip(w, [-1, *w])), bool))
         lens += map(len, out['input_ids'])
     if not sum(lens): raise ValueError('the tokenizer finds no token in the text')
     paragraphs = np.cumsum([0] + lens)
@@ -173,12 +165,6 @@ def _ranges(starts, lens):
     "Count from each of `starts` on, as far as `lens` says."
     return np.repeat(starts - np.r_[0, lens.cumsum()[:-1]], lens) + np.arange(lens.sum())
 
-def _row_bounds(bounds, width):
-    "Divide what is between two of `bounds` into rows of at most `width`: where they begin, and their lengths."
-    n = -(-np.diff(bounds)//width)
-    starts = np.repeat(bounds[:-1], n) + _ranges(np.zeros(len(n), int), n)*width
-    return starts, np.minimum(width, np.repeat(bounds[1:], n) - starts)
-
 # %% ../../nbs/data/corpus.ipynb #25c8fb5b
 class MaskedTexts(TokenizedTexts):
     "Rows of tokens, some of which are to be hidden; `words` has the number of the word of each, -1 for special ones."
@@ -197,7 +183,10 @@ def make_examples(
     tok = corpus.tokenizer
     check_name(layout, 'layout', LAYOUTS), check_count(max_length, 'max_length', 8, tok.model_max_length)
     ids, heads, bounds = LAYOUTS[layout](corpus)
-    starts, lens = _row_bounds(bounds, max_length - 2)
+    width = max_length - 2
+    n = -(-np.diff(bounds)//width) # rows between two of the bounds
+    starts = np.repeat(bounds[:-1], n) + _ranges(np.zeros(len(n), int), n)*width
+    lens = np.minimum(width, np.repeat(bounds[1:], n) - starts)
     rows = np.r_[0, (lens + 2).cumsum()]
     res, words = np.empty(rows[-1], np.int32), np.full(rows[-1], -1, np.int32)
     to, source = _ranges(rows[:-1] + 1, lens), _ranges(starts, lens)

@@ -9,8 +9,7 @@ __all__ = ['GLUE_TASKS', 'GlueTask', 'glue_task', 'sample_folder', 'sample_token
            'glue_source', 'load_glue', 'glue_dls']
 
 # %% ../../nbs/data/glue.ipynb #049fda35
-import datasets, huggingface_hub, os
-from contextlib import contextmanager, nullcontext
+import datasets, huggingface_hub, os, pandas as pd
 from importlib import resources
 from pathlib import Path
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
@@ -19,7 +18,7 @@ from fastcore.meta import delegates
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
 from .labels import read_score
 from .loaders import TextDLs, text_dls
-from .tables import load_saved, read_lines, read_tsv, table_column
+from .tables import check_columns, load_saved, read_lines, read_tsv, table_column
 from ..checks import check_name
 from ..io import hub_reachable
 
@@ -89,24 +88,6 @@ def files(self:GlueTask)->dict: # Split -> file name
 @patch(as_prop=True)
 def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.startswith('validation')]
 
-# %% ../../nbs/data/glue.ipynb #57d36128
-@patch
-def _label_numbers(self:GlueTask, table, path):
-    "Turn labels as written into class numbers, or scores."
-    column = table_column(table, self.label_in_file, path)
-    known = {p: i for i, o in enumerate(self.labels or ()) for p in (o, str(i))}
-    res = [read_score(o) if self.labels is None else known.get(o) for o in column]
-    if None not in res: return res
-    want = 'a score' if self.labels is None else f'one of {", ".join(self.labels)} (or 0 to {len(self.labels)-1})'
-    i = res.index(None)
-    raise ValueError(f'{path}, line {table.index[i]}: label {column[i]!r} is not {want}')
-
-# %% ../../nbs/data/glue.ipynb #b1bf655c
-@patch(as_prop=True)
-def features(self:GlueTask)->Features: # As on the hub
-    label = Value('float32') if self.labels is None else ClassLabel(names=self.labels)
-    return Features({**{o: Value('string') for o in self.text_cols}, 'label': label, 'idx': Value('int32')})
-
 # %% ../../nbs/data/glue.ipynb #06198bac
 @patch
 def read_file(self:GlueTask, path, split='train'):
@@ -114,8 +95,18 @@ def read_file(self:GlueTask, path, split='train'):
     test = split.startswith('test')
     t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
     cols = {new: table_column(t, old, path) for new, old in zip(self.text_cols, self.text_in_file)}
-    label = [-1]*len(t) if test and self.label_in_file not in t else self._label_numbers(t, path)
-    return Dataset.from_dict({**cols, 'label': label, 'idx': range(len(t))}, features=self.features)
+    if test and self.label_in_file not in t: label = [-1]*len(t)
+    else:
+        column = table_column(t, self.label_in_file, path)
+        known = {p: i for i, o in enumerate(self.labels or ()) for p in (o, str(i))}
+        label = [read_score(o) if self.labels is None else known.get(o) for o in column]
+        if None in label:
+            i, names = label.index(None), self.labels
+            want = f'one of {", ".join(names)} (or 0 to {len(names)-1})' if names else 'a score'
+            raise ValueError(f'{path}, line {t.index[i]}: label {column[i]!r} is not {want}')
+    kind = ClassLabel(names=self.labels) if self.labels else Value('float32')
+    kinds = {**dict.fromkeys(cols, Value('string')), 'label': kind, 'idx': Value('int32')}
+    return Dataset.from_dict({**cols, 'label': label, 'idx': range(len(t))}, features=Features(kinds))
 
 # %% ../../nbs/data/glue.ipynb #913a7709
 def sample_folder()->Path: # An official GLUE folder, and vocab.txt
@@ -143,29 +134,6 @@ def task_folder(
     raise FileNotFoundError(f'{source} has neither {t.folder}/train.tsv nor train.tsv nor a data set of save_to_disk, '
                             f'only {", ".join(sorted(o.name for o in source.iterdir())[:12]) or "nothing"}')
 
-# %% ../../nbs/data/glue.ipynb #fa0bbc43
-@patch
-def read_saved(self:GlueTask, folder):
-    "Read what `save_to_disk` wrote; raise `ValueError` unless it has the columns and splits of this task."
-    data = load_saved(folder)
-    for o in ('train', *self.valid_splits):
-        if o not in data: raise ValueError(f'{folder} has no split {o!r}, only {", ".join(data)}')
-        missing = [c for c in [*self.text_cols, 'label'] if c not in data[o].column_names]
-        if missing:
-            raise ValueError(f'{folder}, split {o}: no column {missing[0]!r}, only {", ".join(data[o].column_names)}')
-    return data
-
-# %% ../../nbs/data/glue.ipynb #22f56334
-@contextmanager
-def _offline():
-    "Let `datasets` look at its cache only."
-    places = (datasets.config, huggingface_hub.constants)
-    old = [o.HF_HUB_OFFLINE for o in places]
-    for o in places: o.HF_HUB_OFFLINE = True
-    try: yield
-    finally:
-        for o, v in zip(places, old): o.HF_HUB_OFFLINE = v
-
 # %% ../../nbs/data/glue.ipynb #1b6d4e95
 def glue_from_hub(
     task:str, # Name of a task
@@ -173,14 +141,18 @@ def glue_from_hub(
     "Load a task from the hub, or from the cache of an earlier download."
     t, repo = glue_task(task), 'nyu-mll/glue'
     if Path(repo).exists(): raise FileExistsError(f'datasets would take {Path(repo).resolve()} for the hub: move it')
-    there = hub_reachable()
+    there, places = hub_reachable(), (datasets.config, huggingface_hub.constants)
+    before = [o.HF_HUB_OFFLINE for o in places]
     try:
-        with nullcontext() if there else _offline(): return datasets.load_dataset(repo, t.name)
+        for o in () if there else places: o.HF_HUB_OFFLINE = True # `datasets` then looks at its cache only
+        return datasets.load_dataset(repo, t.name)
     except (OSError, ValueError) as e:
         why = 'the hub does not answer (or HF_HUB_OFFLINE is set), and the cache has no copy'
         if there: why = f'{type(e).__name__}: {e}'
         raise OSError(f"cannot load {t.name} from the hub: {why}. Use source='sample' for the small sample, "
                       "or source=FOLDER (or $RANK_BERT_GLUE) for the official files") from None
+    finally:
+        for o, v in zip(places, before): o.HF_HUB_OFFLINE = v
 
 # %% ../../nbs/data/glue.ipynb #4f363e58
 def glue_source(
@@ -198,9 +170,14 @@ def load_glue(
     t, source = glue_task(task), glue_source(source)
     if source == 'hub': return glue_from_hub(t.name)
     folder = task_folder(t.name, sample_folder() if source == 'sample' else source)
-    if (folder/'dataset_dict.json').exists(): return t.read_saved(folder)
-    files = {k: folder/v for k, v in t.files().items() if not k.startswith('test') or os.path.lexists(folder/v)}
-    return DatasetDict({k: t.read_file(f, k) for k, f in files.items()})
+    if not (folder/'dataset_dict.json').exists():
+        files = {k: folder/v for k, v in t.files().items() if not k.startswith('test') or os.path.lexists(folder/v)}
+        return DatasetDict({k: t.read_file(f, k) for k, f in files.items()})
+    data = load_saved(folder)
+    for o in ('train', *t.valid_splits):
+        if o not in data: raise ValueError(f'{folder} has no split {o!r}, only {", ".join(data)}')
+        check_columns(pd.DataFrame(columns=data[o].column_names), [*t.text_cols, 'label'], f'{folder}, split {o},')
+    return data
 
 # %% ../../nbs/data/glue.ipynb #ba1f69ab
 @delegates(text_dls, but=['data', 'text_cols', 'label_col', 'label_sep', 'valid', 'vocab', 'regression'])

@@ -64,18 +64,6 @@ def join(self:_PairCounts, pair):
         changed |= old | set(zip(self.split[w], self.split[w][1:]))
     self._push(changed)
 
-# %% ../../nbs/data/wordpiece.ipynb #0b801497
-def _wordpiece_vocab(words, vocab_size=2000, min_frequency=2):
-    "List special tokens, the characters of counted `words`, then joined pieces by falling frequency."
-    pairs = _PairCounts(words)
-    vocab = dict.fromkeys(SPECIAL_TOKENS + sorted({p for o in pairs.split.values() for p in o}))
-    while len(vocab) < vocab_size:
-        pair, n = pairs.best()
-        if n < min_frequency: break
-        vocab[_join(*pair)] = None
-        pairs.join(pair)
-    return list(vocab)
-
 # %% ../../nbs/data/wordpiece.ipynb #62eeea2b
 def train_wordpiece(
     texts:list, # Texts to learn from
@@ -85,5 +73,11 @@ def train_wordpiece(
     "Train a WordPiece tokenizer, the same one each time."
     norm, split, words = BertNormalizer(lowercase=True), BertPreTokenizer(), Counter()
     for o in check_texts(texts): words.update(w for w, _ in split.pre_tokenize_str(norm.normalize_str(o)))
-    vocab = _wordpiece_vocab(words, vocab_size)
+    pairs = _PairCounts(words)
+    vocab = dict.fromkeys(SPECIAL_TOKENS + sorted({p for o in pairs.split.values() for p in o}))
+    while len(vocab) < vocab_size:
+        pair, n = pairs.best()
+        if n < 2: break
+        vocab[_join(*pair)] = None
+        pairs.join(pair)
     return BertTokenizerFast(vocab={o: i for i, o in enumerate(vocab)}, model_max_length=max_length, do_lower_case=True)
