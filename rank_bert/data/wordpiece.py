@@ -10,7 +10,6 @@ __all__ = ['SPECIAL_TOKENS', 'train_wordpiece']
 # %% ../../nbs/data/wordpiece.ipynb #5a1e83bf
 import heapq
 from collections import Counter, defaultdict
-from fastcore.basics import patch
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
@@ -50,19 +49,16 @@ class _PairCounts:
             n, p = heapq.heappop(self.heap)
             if -n == self.counts[p] and n: return p, -n
         return None, 0
-
-# %% ../../nbs/data/wordpiece.ipynb #f1cb9a73
-@patch
-def join(self:_PairCounts, pair):
-    "Join `pair` wherever it occurs."
-    changed = set()
-    for w in self.where.pop(pair):
-        old = set(zip(self.split[w], self.split[w][1:]))
-        self._add(w, -1)
-        self.split[w] = _join_pair(self.split[w], *pair)
-        self._add(w, 1)
-        changed |= old | set(zip(self.split[w], self.split[w][1:]))
-    self._push(changed)
+    def join(self, pair):
+        "Join `pair` wherever it occurs."
+        changed = set()
+        for w in self.where.pop(pair):
+            old = set(zip(self.split[w], self.split[w][1:]))
+            self._add(w, -1)
+            self.split[w] = _join_pair(self.split[w], *pair)
+            self._add(w, 1)
+            changed |= old | set(zip(self.split[w], self.split[w][1:]))
+        self._push(changed)
 
 # %% ../../nbs/data/wordpiece.ipynb #62eeea2b
 def train_wordpiece(
