@@ -30,43 +30,29 @@ class GlueTask:
         folder:str, # In the official download
         text_cols:str, # Text columns on the hub; '|' separates names, here and below
         labels:str=None, # Classes in order; None for scores
-        header:str='sentence|label', # Columns of train.tsv
-        test_header:str='index|sentence', # Columns of test.tsv
-        dev_header:str=None, # Columns of dev.tsv; None: as train.tsv
-        text_in_file:str=None, # Text columns in the files; None: as on the hub
         label_in_file:str='label', # Label column in the files
-        words:bool=False, # Are labels names in the files, rather than numbers?
-        headless:bool=False, # Do train.tsv and dev.tsv lack their header?
+        text_in_file:str=None, # Text columns in the files; None: as on the hub
+        header:str=None, # Columns of train.tsv and dev.tsv, if they have no header
         broken:str='raise', # What to do with rows of the wrong length
     ):
         store_attr()
         self.text_cols, self.labels = text_cols.split('|'), labels and labels.split('|')
-        self.text_in_file = (text_in_file or text_cols).split('|')
-        headers = dict(train=header, dev=dev_header or header, test=test_header)
-        self.headers = {k: v.split('|') for k, v in headers.items()}
+        self.text_in_file, self.header = (text_in_file or text_cols).split('|'), header and header.split('|')
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
 
 # %% ../../nbs/data/glue.ipynb #629d7de1
-_MNLI = ('index|promptID|pairID|genre|sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse|'
-         'sentence1|sentence2')
-_STSB = 'index|genre|filename|year|old_index|source1|source2|sentence1|sentence2'
-_PAIR, _TWO = 'sentence1|sentence2', 'index|sentence1|sentence2'
+_PAIR = 'sentence1|sentence2'
 
 GLUE_TASKS = {o.name: o for o in (
-    GlueTask('cola', 'CoLA', 'sentence', 'unacceptable|acceptable', 'source|label|star|sentence', headless=True),
+    GlueTask('cola', 'CoLA', 'sentence', 'unacceptable|acceptable', header='source|label|star|sentence'),
     GlueTask('sst2', 'SST-2', 'sentence', 'negative|positive'),
-    GlueTask('mrpc', 'MRPC', _PAIR, 'not_equivalent|equivalent', 'Quality|#1 ID|#2 ID|#1 String|#2 String',
-             'index|#1 ID|#2 ID|#1 String|#2 String', text_in_file='#1 String|#2 String', label_in_file='Quality'),
-    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate',
-             'id|qid1|qid2|question1|question2|is_duplicate', 'id|question1|question2', label_in_file='is_duplicate',
-             broken='skip'),
-    GlueTask('stsb', 'STS-B', _PAIR, None, _STSB + '|score', _STSB, label_in_file='score'),
-    GlueTask('mnli', 'MNLI', 'premise|hypothesis', 'entailment|neutral|contradiction', _MNLI + '|label1|gold_label',
-             _MNLI, _MNLI + '|label1|label2|label3|label4|label5|gold_label', _PAIR, 'gold_label', words=True),
-    GlueTask('qnli', 'QNLI', 'question|sentence', 'entailment|not_entailment', 'index|question|sentence|label',
-             'index|question|sentence', words=True),
-    GlueTask('rte', 'RTE', _PAIR, 'entailment|not_entailment', _TWO + '|label', _TWO, words=True),
-    GlueTask('wnli', 'WNLI', _PAIR, 'not_entailment|entailment', _TWO + '|label', _TWO))}
+    GlueTask('mrpc', 'MRPC', _PAIR, 'not_equivalent|equivalent', 'Quality', '#1 String|#2 String'),
+    GlueTask('qqp', 'QQP', 'question1|question2', 'not_duplicate|duplicate', 'is_duplicate', broken='skip'),
+    GlueTask('stsb', 'STS-B', _PAIR, None, 'score'),
+    GlueTask('mnli', 'MNLI', 'premise|hypothesis', 'entailment|neutral|contradiction', 'gold_label', _PAIR),
+    GlueTask('qnli', 'QNLI', 'question|sentence', 'entailment|not_entailment'),
+    GlueTask('rte', 'RTE', _PAIR, 'entailment|not_entailment'),
+    GlueTask('wnli', 'WNLI', _PAIR, 'not_entailment|entailment'))}
 
 # %% ../../nbs/data/glue.ipynb #bf06cd6d
 def _plain_name(name): return ''.join(o for o in str(name).lower() if o.isalnum())
@@ -93,7 +79,7 @@ def valid_splits(self:GlueTask)->list: return [o for o in self.files() if o.star
 def read_file(self:GlueTask, path, split='train'):
     "Read an official file of a split (train, validation..., test...) into a `Dataset` as on the hub."
     test = split.startswith('test')
-    t = read_tsv(path, self.headers['train'] if self.headless and not test else None, self.broken)
+    t = read_tsv(path, None if test else self.header, self.broken)
     cols = {new: table_column(t, old, path) for new, old in zip(self.text_cols, self.text_in_file)}
     if test and self.label_in_file not in t: label = [-1]*len(t)
     else:
