@@ -9,7 +9,7 @@ __all__ = ['length_sorted_order', 'TextDL', 'TextDLs', 'text_dls']
 
 # %% ../../nbs/data/loaders.ipynb #6bd08f3a
 import fastai.interpret # its general plot_top_losses has to be registered before ours
-import numpy as np, pandas as pd
+import numpy as np, pandas as pd, warnings
 from fastai.data.core import DataLoaders
 from fastai.data.transforms import CategoryMap
 from fastai.imports import dispatch
@@ -21,8 +21,8 @@ from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count
 from .labels import Labels
-from .tables import (check_text_cols, draw_rows, find_text_cols, read_data, split_data, table_column,
-                                   warn_empty_texts)
+from .tables import (check_text_cols, draw_rows, find_text_cols, name_first, read_data, row_place, split_data,
+                                   table_column)
 from .tokens import TextItems, TokenizedTexts, split_pairs, tokenize_cached
 
 # %% ../../nbs/data/loaders.ipynb #01191e55
@@ -201,8 +201,10 @@ def text_dls(
     items = []
     for split, t in dict(train=draw_rows(train, n_train, seed), **valids).items():
         if not len(t): raise ValueError(f'{split} has no rows')
-        warn_empty_texts(t, text_cols, split)
         texts, names = [table_column(t, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
+        empty = [row_place(t, split, c, i) for c, column in zip(text_cols, texts) for i, o in enumerate(column)
+                 if isinstance(o, str) and not o.strip()]
+        if empty: warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}')
         tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
         items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])

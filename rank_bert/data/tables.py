@@ -7,7 +7,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 # %% auto #0
 __all__ = ['READERS', 'VALID_NAMES', 'read_lines', 'read_tsv', 'read_csv', 'as_table', 'read_json', 'read_parquet', 'read_file',
            'load_saved', 'read_data', 'check_columns', 'table_column', 'row_place', 'find_text_cols', 'check_text_cols',
-           'is_empty', 'name_first', 'drop_empty', 'warn_empty_texts', 'draw_rows', 'split_data']
+           'is_empty', 'name_first', 'drop_empty', 'draw_rows', 'split_data']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
@@ -295,17 +295,6 @@ def drop_empty(
         warnings.warn(f'{len(places):,} of {len(t):,} rows have no label and are left out: {name_first(places)}')
         res[split] = t[~empty]
     return res
-
-# %% ../../nbs/data/tables.ipynb #29214d63
-def warn_empty_texts(
-    table:pd.DataFrame, # From `read_data`
-    text_cols:list, # Columns of the texts
-    split:str='train', # What to call the table, if it comes from no file
-):
-    "Warn of texts that are empty, or nothing but white space."
-    places = [row_place(table, split, c, i) for c in text_cols for i, o in enumerate(table_column(table, c, split))
-              if isinstance(o, str) and not o.strip()]
-    if places: warnings.warn(f'{len(places):,} of {len(table)*len(text_cols):,} texts are empty: {name_first(places)}')
 
 # %% ../../nbs/data/tables.ipynb #5700324b
 def draw_rows(
