@@ -21,8 +21,8 @@ from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count
 from .labels import Labels
-from .tables import (check_text_cols, draw_rows, find_text_cols, name_first, read_data, row_place, split_data,
-                                   table_column)
+from .tables import (check_text_cols, draw_rows, find_text_cols, name_first, read_data, row_place,
+                                   split_data, table_column)
 from .tokens import TextItems, TokenizedTexts, split_pairs, tokenize_cached
 
 # %% ../../nbs/data/loaders.ipynb #01191e55
