@@ -15,7 +15,6 @@ from huggingface_hub import ModelCardData
 from ..io import json_object
 from ..models.sizes import bytes_by_part, encoder_params
 from .plan import METHOD
-from .promise import Promise
 
 # %% ../../nbs/rank/card.ipynb #10card10
 def hub_name(
@@ -40,7 +39,7 @@ def card_facts(
         'factorised layers':len(ranks), 'ranks':f'{min(ranks)} to {max(ranks)}' if ranks else None,
         'weights':size(*(encoder_params(model, dense)['total'] for dense in (False, True))),
         'bytes':size(*map(sum, zip(*parts.values()))), **{f'bytes, {k}':size(*v) for k, v in parts.items()}}
-    if record.get('promise'): facts['promise'] = Promise(**record['promise']).honest()
+    if record.get('promise'): facts['promise'] = record['promise'].get('says')
     return {k: v for k, v in (facts | (record.get('metrics') or record.get('after') or {})).items() if v is not None}
 
 # %% ../../nbs/rank/card.ipynb #10card13

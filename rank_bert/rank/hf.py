@@ -14,10 +14,9 @@ from transformers import PreTrainedModel
 from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
-from .heads import reshape_heads
-from .neurons import reshape_neurons
 from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
 from .plan import METHOD, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
+from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/rank/hf.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):

@@ -19,11 +19,11 @@ from torch import nn
 
 from ..models.anatomy import attentions, encoder_of, family_of, linears
 from .batches import hooked
-from .heads import head_matrices
 from .statistics import TextTokens
 from .layers import LowRankLinear
 from .linalg import to_float64
 from .metrics import Spectrum, acting_weight, token_residual
+from .structure import head_matrices
 
 # %% ../../nbs/rank/measure.ipynb #6a59d392
 class MatrixSum(namedtuple('MatrixSum', 'dense up down', defaults=(None, None, None))):
