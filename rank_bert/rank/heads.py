@@ -125,26 +125,6 @@ def head_importance(
         found.append(.5*(w.mT@s.output_fisher()@w*c).sum((1, 2)))
     return found
 
-# %% ../../nbs/rank/heads.ipynb #d4988278
-def _heads_to_prune(model, heads, calibration=None):
-    "List for each layer the heads to leave out; at least one stays."
-    counts = [a.query.out_features//a.size for a in attentions(model)]
-    if not isinstance(heads, dict):
-        check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))
-        if calibration is None:
-            raise ValueError("to find the least important heads, pass a calibration, or name the heads by layer, "
-                "as in {0: [1, 3]}")
-        costs, n, heads = head_importance(model, calibration), heads, {}
-        order = sorted((v.item(), i, h) for i, vs in enumerate(costs) for h, v in enumerate(vs) if h != vs.argmax())
-        for _, i, h in order[:n]: heads.setdefault(i, []).append(h)
-    drop = {}
-    for i, hs in heads.items():
-        n = counts[check_count(i, 'layer', least=0, most=len(counts)-1)]
-        hs = hs if isinstance(hs, Iterable) else [hs]
-        drop[i] = {check_count(h, f'a head of layer {i}', least=0, most=n-1) for h in hs}
-        if len(drop[i]) == n: raise ValueError(f"all {n} heads of layer {i} would go: leave at least one")
-    return {i: sorted(d) for i, d in drop.items() if d}
-
 # %% ../../nbs/rank/heads.ipynb #00headsm
 @torch.inference_mode(False)
 @torch.no_grad()
@@ -156,8 +136,23 @@ def prune_heads(
     "Leave out whole attention heads."
     if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
-    enc, blocks = encoder_of(new), _finite_attentions(new)
-    for i, drop in _heads_to_prune(model, heads, calibration).items():
+    enc, blocks, gone = encoder_of(new), _finite_attentions(new), {}
+    counts = [a.query.out_features//a.size for a in blocks]
+    if not isinstance(heads, dict):
+        check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))
+        if calibration is None:
+            raise ValueError("to find the least important heads, pass a calibration, or name the heads by layer, "
+                "as in {0: [1, 3]}")
+        costs, n, heads = head_importance(model, calibration), heads, {}
+        order = sorted((v.item(), i, h) for i, vs in enumerate(costs) for h, v in enumerate(vs) if h != vs.argmax())
+        for _, i, h in order[:n]: heads.setdefault(i, []).append(h)
+    for i, hs in heads.items():
+        n = counts[check_count(i, 'layer', least=0, most=len(counts)-1)]
+        hs = hs if isinstance(hs, Iterable) else [hs]
+        gone[i] = sorted({check_count(h, f'a head of layer {i}', least=0, most=n-1) for h in hs})
+        if len(gone[i]) == n: raise ValueError(f"all {n} heads of layer {i} would go: leave at least one")
+    for i, drop in gone.items():
+        if not drop: continue
         a, c, bias = blocks[i], head_matrices(blocks[i]), blocks[i].output.bias
         if bias is not None and calibration is not None:
             name = a.name.removesuffix('self')+'output.dense'
