@@ -203,19 +203,8 @@ def find_config(
     name:str, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
 ): # Configuration
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
-    if name in BERT_CONFIGS: return bert_config(name)
     if is_model_folder(name): return load_config(str(expanded(name)))
     return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
-
-def _random_model(name, num_labels, overrides):
-    "Build `name` from its configuration, with random weights."
-    config = find_config(name)
-    if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
-    config.weights_from = None
-    if hasattr(config, 'quantization_config'): del config.quantization_config
-    for k, v in overrides.items(): setattr(config, k, v)
-    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    return _record_origin(model, 'random')
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
@@ -230,15 +219,21 @@ def get_pretrained_model(
     if num_labels is None and task not in GLUE_NUM_LABELS:
         raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
     n = GLUE_NUM_LABELS[task] if num_labels is None else check_count(num_labels, 'num_labels')
-    if pretrained is False: return _random_model(name, n, overrides)
-    if is_model_folder(name):
-        return _record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
-    try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
-    except OSError as e:
-        if pretrained or name not in BERT_CONFIGS: raise
-        warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
-                      'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
-        return _random_model(name, n, overrides)
+    if pretrained is not False:
+        if is_model_folder(name):
+            return _record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
+        try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
+        except OSError as e:
+            if pretrained or name not in BERT_CONFIGS: raise
+            warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
+                          'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
+    config = find_config(name)
+    if config.num_labels != n: config.num_labels, config.problem_type = n, None
+    if hasattr(config, 'quantization_config'): del config.quantization_config
+    for k, v in overrides.items(): setattr(config, k, v)
+    config.weights_from = None
+    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    return _record_origin(model, 'random')
 
 # %% ../../nbs/models/base_models.ipynb #922014e5
 def get_tokenizer(

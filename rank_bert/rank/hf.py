@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
-from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
+from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from .plan import METHOD, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
 from .structure import reshape_heads, reshape_neurons
 
@@ -50,13 +50,6 @@ def _check_files(found, files):
         has = {k.split(f'.{n}.')[1]: v for k, v in shapes.items() if f'.{n}.' in k}
         if has != need: raise ValueError(f"rank {rank} of {n} in the rank plan needs {need}, but the file has {has}")
 
-# %% ../../nbs/rank/hf.ipynb #ba921c67
-def _thin_like(m, rank):
-    "Make a layer of rank `rank` in place of `m`, whose weights transformers loads."
-    like = dict(device=m.weight.device, dtype=m.weight.dtype)
-    if is_linear(m): return LowRankLinear(m.in_features, m.out_features, rank, m.bias is not None, **like)
-    return LowRankEmbedding(m.num_embeddings, m.embedding_dim, rank, m.padding_idx, **like)
-
 # %% ../../nbs/rank/hf.ipynb #00hf0016
 class RankPlanQuantizer(HfQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
@@ -80,7 +73,9 @@ class RankPlanQuantizer(HfQuantizer):
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
             _check_files({n.removeprefix(prefix): found[n] for n in stored}, checkpoint_files)
-            replace_layers(model, {m: _thin_like(m, r) for m, r in found.values()})
+            sizes = lambda m, r: ((LowRankLinear, m.in_features, m.out_features, r, m.bias is not None) if is_linear(m)
+                else (LowRankEmbedding, m.num_embeddings, m.embedding_dim, r, m.padding_idx))
+            replace_layers(model, {m: blank_like(*sizes(m, r), like=m.weight) for m, r in found.values()})
         if tied: declare_tied(model, tied)
 
     def _process_model_after_weight_loading(self, model, **kwargs):
