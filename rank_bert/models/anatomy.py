@@ -249,8 +249,8 @@ def heads_of(
 )->dict: # Name of the block without the base model's prefix -> [heads, features of each]
     "List the attention blocks whose heads differ from the config."
     enc = encoder_of(model)
-    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in attentions(enc, optional=True)}
-    shape = {n: [a.query.out_features//a.size, a.size] for n, a in blocks.items()}
+    shape = {a.name.removeprefix(f'{enc.base_model_prefix}.'): [a.query.out_features//a.size, a.size]
+        for a in attentions(enc, optional=True)}
     c = enc.config
     return {n: s for n, s in shape.items() if s != [c.num_attention_heads, c.hidden_size//c.num_attention_heads]}
 

@@ -122,7 +122,6 @@ def has_tokenizer(
 )->bool: # False if it has none
     "Check the JSON files of a tokenizer; raise `OSError` or `ValueError` if one is damaged."
     folder = expanded(folder)
-    found = [o for o in (*_TOKENIZER_JSON, *_VOCABULARIES) if (folder/o).exists()]
-    for o in found:
-        if o in _TOKENIZER_JSON: json_object(folder/o, most=2**28)
-    return bool(found)
+    for o in _TOKENIZER_JSON:
+        if (folder/o).exists(): json_object(folder/o, most=2**28)
+    return any((folder/o).exists() for o in (*_TOKENIZER_JSON, *_VOCABULARIES))

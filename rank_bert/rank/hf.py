@@ -36,20 +36,6 @@ class RankPlanConfig(QuantizationConfigMixin):
         self.quant_method, self.plan, self.version = METHOD, plan, version
         self.heads, self.neurons, self.tied = heads or {}, neurons or {}, tied or {}
 
-# %% ../../nbs/rank/hf.ipynb #00hf0008
-def _check_files(found, files):
-    "Raise `ValueError` unless the checkpoint holds the factors of `found`, name -> (module, rank)."
-    shapes = {}
-    for f in (f for f in files or () if str(f).endswith('.safetensors')):
-        with safe_open(f, framework='pt') as st:
-            shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
-    for n, (m, rank) in found.items() if shapes else ():
-        out, words = layer_shape(m)
-        need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
-        if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
-        has = {k.split(f'.{n}.')[1]: v for k, v in shapes.items() if f'.{n}.' in k}
-        if has != need: raise ValueError(f"rank {rank} of {n} in the rank plan needs {need}, but the file has {has}")
-
 # %% ../../nbs/rank/hf.ipynb #00hf0016
 class RankPlanQuantizer(HfQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
@@ -72,7 +58,18 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
-            _check_files({n.removeprefix(prefix): found[n] for n in stored}, checkpoint_files)
+            shapes = {}
+            for file in (o for o in checkpoint_files or () if str(o).endswith('.safetensors')):
+                with safe_open(file, framework='pt') as st:
+                    shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
+            for n in stored if shapes else ():
+                (m, rank), bare = found[n], n.removeprefix(prefix)
+                out, words = layer_shape(m)
+                need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
+                if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
+                has = {k.split(f'.{bare}.')[1]: v for k, v in shapes.items() if f'.{bare}.' in k}
+                if has != need:
+                    raise ValueError(f"rank {rank} of {bare} in the rank plan needs {need}, but the file has {has}")
             sizes = lambda m, r: ((LowRankLinear, m.in_features, m.out_features, r, m.bias is not None) if is_linear(m)
                 else (LowRankEmbedding, m.num_embeddings, m.embedding_dim, r, m.padding_idx))
             replace_layers(model, {m: blank_like(*sizes(m, r), like=m.weight) for m, r in found.values()})
