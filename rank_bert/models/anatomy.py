@@ -172,7 +172,8 @@ def linears(
     if fam.names: found = _family_linears(enc, fam)
     else:
         warnings.warn(f"model type {enc.config.model_type!r} is not a known family ({', '.join(sorted(FAMILIES))}): "
-            "taking every linear layer inside its blocks, with role 'other'. `add_family` names the roles.", stacklevel=2)
+            "taking every linear layer inside its blocks, with role 'other'. `add_family` names the roles.",
+            stacklevel=2)
         parts = ((n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m))
         found = [LinearLayer(n, m, int(at[1]), 'other') for n, m, at in parts if at]
     if not found: raise ValueError(f"no linear layer found in {kind} (model type {enc.config.model_type!r})")

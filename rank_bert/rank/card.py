@@ -72,7 +72,8 @@ def write_card(
         'weights':size(*(encoder_params(model, dense)['total'] for dense in (False, True))),
         'bytes':size(*map(sum, zip(*parts.values()))), **{f'bytes, {k}':size(*v) for k, v in parts.items()},
         'promise':(record.get('promise') or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
-    lines = _CARD.format(kind=kind, auto=auto, rows='\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None))
+    rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None)
+    lines = _CARD.format(kind=kind, auto=auto, rows=rows)
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],
         base_model=base, pipeline_tag=_TASKS.get(head, 'feature-extraction'))
     text = file.read_text(encoding='utf-8') if file.is_file() else f'---\n{data.to_yaml()}\n---\n\n# {kind}\n'
