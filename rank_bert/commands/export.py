@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 from .rows import recorded_rows, validation_items
-from ..models.folder import model_config, saved_settings
+from ..models.folder import check_length, model_config, saved_settings
 from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
                                       texts_per_row)
 from ..io import expanded, json_object
@@ -69,7 +69,6 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     config = model_config(folder)
-    from rank_bert.deploy.runtime import check_length # imports NumPy and tokenizers
     for o in ('max_length', 'latency_length'):
         check_length(config, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
     if vocabulary == 'seen' and not rows.texts:

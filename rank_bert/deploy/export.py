@@ -24,13 +24,13 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from rank_bert.deploy.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, check_length, processor_of,
+from rank_bert.deploy.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, processor_of,
     write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.anatomy import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
-from ..models.folder import model_config, saved_settings
+from ..models.folder import check_length, model_config, saved_settings
 from ..models.sizes import encoder_params, parameter_parts
 from ..rank.batches import DIVERGENCES, frozen, prediction_of
 from ..rank.bounds import check_enough, upper_bound

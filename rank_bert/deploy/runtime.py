@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/deploy/runtime.html.md"""
 
 # %% auto #0
 __all__ = ['MANIFEST', 'INPUTS', 'KINDS', 'ENGINES', 'INSTRUCTIONS', 'PROCESSORS', 'write_manifest', 'read_manifest', 'Graph',
-           'check_length', 'processor_of', 'quickest_threads', 'Predictor']
+           'processor_of', 'quickest_threads', 'Predictor']
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000003
 import os, threading, time, warnings
@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 
 from ..checks import check_answers, check_count, check_each, check_fields, check_name, check_text, shown
 from ..io import digest, expanded, json_object, json_text, needs_extra
-from ..models.folder import named_errors, shorten_error
+from ..models.folder import check_length, named_errors, shorten_error
 
 # %% ../../nbs/deploy/runtime.ipynb #dr000006
 MANIFEST = 'deploy.json'
@@ -191,22 +191,6 @@ def _softmax(z): return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, ke
 
 _TO_PROBABILITIES = dict(single_label_classification=_softmax, multi_label_classification=lambda z: 1/(1 + np.exp(-z)),
                          regression=lambda z: z)
-
-# %% ../../nbs/deploy/runtime.ipynb #ee1fd84c
-_FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2vec-text', 'longformer', 'mpnet')
-
-def check_length(
-    config:dict, # What config.json holds
-    length:int, # Tokens of a text, special ones included
-    name:str, # What to call the length in the error
-)->int: # `length`
-    "Raise `ValueError` if a model has fewer positions than a text has tokens."
-    config = config.get('encoder') or config # of a `PooledConfig`
-    most = config.get('max_position_embeddings')
-    if not isinstance(most, int) or most < 1 or config.get('position_biased_input') is False: return length # relative
-    if config.get('model_type') in _FROM_PADDING: most -= 1 + (config.get('pad_token_id') or 0)
-    if length <= most: return length
-    raise ValueError(f'{name} is {length:,}, and the model has positions for {most:,} tokens')
 
 # %% ../../nbs/deploy/runtime.ipynb #afbbb1a1
 def _check_parts(m, tokenizer, graph):

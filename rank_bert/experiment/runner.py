@@ -21,8 +21,8 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
-from ..deploy.runtime import check_length
 from ..models.base_models import find_config, get_tokenizer
+from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
 from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,

@@ -57,14 +57,10 @@ add_family('distilbert', r'transformer\.layer\.(\d+)\.',
     query='attention.q_lin', key='attention.k_lin', value='attention.v_lin', attention_output='attention.out_lin',
     ffn_in='ffn.lin1', ffn_out='ffn.lin2')
 
-# %% ../../nbs/models/anatomy.ipynb #88e55c89
-def _albert_uses(config, group, inner):
-    "Count the layers that run through a group."
-    per_group = config.num_hidden_layers/config.num_hidden_groups
-    return sum(int(i/per_group) == group for i in range(config.num_hidden_layers))
-
 # %% ../../nbs/models/anatomy.ipynb #c8c61772
-add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.', uses=_albert_uses,
+add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.',
+    uses=lambda c, group, inner: [int(i/(c.num_hidden_layers/c.num_hidden_groups))
+        for i in range(c.num_hidden_layers)].count(group),
     query='attention.query', key='attention.key', value='attention.value', attention_output='attention.dense',
     ffn_in='ffn', ffn_out='ffn_output')
 
@@ -106,6 +102,12 @@ class HeadLinear(nn.Module):
         if param.grad is not None: self.linear.weight.grad = self._flat(param.grad)
 
     def _flat(self, p): return p.flatten(1) if self.back else p.flatten(1).T
+    def parameter(self):
+        "Return the parameter that it stands for, or a new one if the linear layer is another."
+        w, old = self.linear.weight, self.was[0]
+        if old is None or w.data_ptr() != old.data_ptr() or w.is_meta:
+            old = nn.Parameter((w if self.back else w.T).detach().unflatten(1, self.heads).contiguous())
+        return old.requires_grad_(w.requires_grad)
     dtype = property(lambda self: next(self.parameters()).dtype)
 
     @classmethod
@@ -113,14 +115,6 @@ class HeadLinear(nn.Module):
         if func is not torch.einsum: return NotImplemented
         equation, x, m = args
         return m.linear(x.flatten(-2)) if m.back else m.linear(x).unflatten(-1, m.heads)
-
-# %% ../../nbs/models/anatomy.ipynb #f7ac167e
-def _bare_parameter(m):
-    "Return the 3-D parameter that a `HeadLinear` stands for."
-    w, old = m.linear.weight, m.was[0]
-    if old is not None and w.data_ptr() == old.data_ptr() and not w.is_meta: return old.requires_grad_(w.requires_grad)
-    w = (w if m.back else w.T).detach().unflatten(1, m.heads).contiguous()
-    return nn.Parameter(w, requires_grad=m.linear.weight.requires_grad)
 
 # %% ../../nbs/models/anatomy.ipynb #b9e38d9d
 def is_linear(
@@ -136,10 +130,7 @@ class LinearLayer(namedtuple('LinearLayer', 'name module layer role')):
     shape = property(lambda self: (self.module.out_features, self.module.in_features), doc="`(out, in)`.")
     rank = property(lambda self: getattr(self.module, 'rank', None), doc="The rank, or None for a dense layer.")
 
-    @property
-    def weight(self):
-        "The detached matrix `(out, in)`, multiplied out where the layer is factorised, without adapters."
-        return (self.module.dense_weight() if hasattr(self.module, 'dense_weight') else self.module.weight).detach()
+    weight = property(lambda self: self.module.weight.detach(), doc="The matrix `(out, in)`, without adapters.")
 
 # %% ../../nbs/models/anatomy.ipynb #5a41296b
 def _block_and_role(fam, name):
@@ -168,14 +159,6 @@ def _family_linears(enc, fam):
     layers = [LinearLayer(n, found[n], depth[l], r) for n, (l, r) in hits.items()]
     return sorted(layers, key=lambda o: (o.layer, order.index(o.role)))
 
-# %% ../../nbs/models/anatomy.ipynb #b2efed48
-def _block_linears(enc):
-    "List the linear layers inside numbered blocks, for an encoder of unknown family."
-    warnings.warn(f"model type {enc.config.model_type!r} is not a known family ({', '.join(sorted(FAMILIES))}): "
-        "taking every linear layer inside its blocks, with role 'other'. `add_family` names the roles.", stacklevel=3)
-    found = [(n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m)]
-    return [LinearLayer(n, m, int(k.group(1)), 'other') for n, m, k in found if k]
-
 # %% ../../nbs/models/anatomy.ipynb #17af5a78
 def linears(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -186,26 +169,19 @@ def linears(
     for r in roles: check_name(r, 'role', ROLES+MORE_ROLES)
     enc, fam = encoder_of(model), family_of(model)
     kind = type(enc).__name__
-    found = _family_linears(enc, fam) if fam.names else _block_linears(enc)
+    if fam.names: found = _family_linears(enc, fam)
+    else:
+        warnings.warn(f"model type {enc.config.model_type!r} is not a known family ({', '.join(sorted(FAMILIES))}): "
+            "taking every linear layer inside its blocks, with role 'other'. `add_family` names the roles.",
+            stacklevel=2)
+        parts = ((n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m))
+        found = [LinearLayer(n, m, int(at[1]), 'other') for n, m, at in parts if at]
     if not found: raise ValueError(f"no linear layer found in {kind} (model type {enc.config.model_type!r})")
     names, fused = {l.name for l in found}, ('query_key_value',) if {'query', 'key', 'value'}&set(roles) else ()
     hits = [l for l in found if l.role in (*roles, *fused) and l.name.rpartition('.')[0] not in names]
     if hits: return hits
     raise ValueError(f"{kind} has no linear layer of role {' or '.join(map(repr, roles))}: "
         f"its roles are {', '.join(dict.fromkeys(l.role for l in found))}")
-
-# %% ../../nbs/models/anatomy.ipynb #6b037d74
-def _close_linears(enc, fam):
-    "Put parameters back in the place of dense `HeadLinear`s."
-    for m in list(enc.modules()):
-        heads = [(k, h) for k, h in m.named_children() if isinstance(h, HeadLinear)]
-        dense = [(k, h) for k, h in heads if type(h.linear) is nn.Linear]
-        for _, h in heads: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # frees what you replaced
-        for k, h in dense:
-            delattr(m, k)
-            setattr(m, k, _bare_parameter(h))
-        first = [n.split('.')[-2] for n in fam.names if n.endswith('.linear')] if dense else []
-        for k in sorted(m._parameters, key=lambda k: (first+[k]).index(k)): m._parameters[k] = m._parameters.pop(k)
 
 # %% ../../nbs/models/anatomy.ipynb #22ea48bf
 @contextmanager
@@ -221,7 +197,15 @@ def open_linears(
         setattr(m, k, new)
     try: yield model
     finally:
-        if not inner: _close_linears(enc, fam)
+        for m in [] if inner else list(enc.modules()):
+            heads = [(k, h) for k, h in m.named_children() if isinstance(h, HeadLinear)]
+            dense = [(k, h) for k, h in heads if type(h.linear) is nn.Linear]
+            for _, h in heads: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # frees what you replaced
+            for k, h in dense:
+                delattr(m, k)
+                setattr(m, k, h.parameter())
+            first = [n.split('.')[-2] for n in fam.names if n.endswith('.linear')] if dense else []
+            for k in sorted(m._parameters, key=lambda k: (first+[k]).index(k)): m._parameters[k] = m._parameters.pop(k)
 
 # %% ../../nbs/models/anatomy.ipynb #ba395f09
 def input_names(
@@ -244,25 +228,19 @@ def linear_uses(
         return fam.uses(enc.config, *_block_and_role(fam, l.name)[0]) if fam.uses else 1
     return {l.name: times(l)*max(1, names[l.module]) for l in linears(model)}
 
-# %% ../../nbs/models/anatomy.ipynb #ab71aefb
+# %% ../../nbs/models/anatomy.ipynb #7d7c8955
 Attention = namedtuple('Attention', 'name module query key value output size')
 
-def _self_attention_blocks(enc):
-    "List the `Attention`s of an encoder; none where they are not laid out as BERT's."
-    parts = ('query', 'key', 'value', 'attention_head_size', 'scaling')
-    blocks = [(n, m) for n, m in enc.named_modules() if n.endswith('attention.self')]
-    found = [(n, m) for n, m in blocks if all(hasattr(m, k) for k in parts)]
-    return [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
-        m.attention_head_size) for n, m in found]
-
-# %% ../../nbs/models/anatomy.ipynb #7d7c8955
 def attentions(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one
     optional:bool=False, # Return an empty list for other families?
 )->list: # `Attention`s: name of the block, the block, its four linear layers, features of a head
     "Find the attention blocks of an encoder."
-    enc = encoder_of(model)
-    if (found := _self_attention_blocks(enc)) or optional: return found
+    enc, parts = encoder_of(model), ('query', 'key', 'value', 'attention_head_size', 'scaling')
+    found = [Attention(n, m, m.query, m.key, m.value, enc.get_submodule(n.rpartition('.')[0]+'.output.dense'),
+        m.attention_head_size) for n, m in enc.named_modules()
+        if n.endswith('attention.self') and all(hasattr(m, k) for k in parts)]
+    if found or optional: return found
     raise ValueError(f"{type(enc).__name__} (model type {enc.config.model_type!r}) has no attention blocks "
         "laid out as BERT's: its heads cannot be changed")
 
@@ -272,8 +250,8 @@ def heads_of(
 )->dict: # Name of the block without the base model's prefix -> [heads, features of each]
     "List the attention blocks whose heads differ from the config."
     enc = encoder_of(model)
-    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in _self_attention_blocks(enc)}
-    shape = {n: [a.query.out_features//a.size, a.size] for n, a in blocks.items()}
+    shape = {a.name.removeprefix(f'{enc.base_model_prefix}.'): [a.query.out_features//a.size, a.size]
+        for a in attentions(enc, optional=True)}
     c = enc.config
     return {n: s for n, s in shape.items() if s != [c.num_attention_heads, c.hidden_size//c.num_attention_heads]}
 

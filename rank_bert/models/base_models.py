@@ -36,29 +36,24 @@ def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_atten
 BERT_CONFIGS = {f'prajjwal1/bert-{n}': _bert_shape(l, h)
                 for n, l, h in (('tiny', 2, 128), ('mini', 4, 256), ('small', 4, 512))}
 
-# %% ../../nbs/models/base_models.ipynb #a61c9e6d
+# %% ../../nbs/models/base_models.ipynb #5a5fbea2
 _SIZES = dict(tiny=(2, 128), mini=(4, 256), small=(4, 512), medium=(8, 512), base=(12, 768))
 
-def _layers_and_width(size):
-    "Parse the number of layers and the width that `size` stands for."
-    found = size
-    if isinstance(size, str):
-        m = re.fullmatch(r'.*?L-?(\d+)[_-]H-?(\d+).*', size)
-        found = tuple(map(int, m.groups())) if m else _SIZES.get(size.lower().split('bert-')[-1])
-    there_are = {(l, h) for l in range(2, 13, 2) for h in (128, 256, 512, 768)}
-    if isinstance(found, (tuple, list)) and tuple(found) in there_are: return found
-    raise ValueError(f"{size!r}: no BERT of that size; choose {', '.join(map(repr, _SIZES))}, or (L, H) "
-                     "with L one of 2, 4, 6, 8, 10, 12 and H one of 128, 256, 512, 768")
-
-# %% ../../nbs/models/base_models.ipynb #5a5fbea2
 def bert_config(
     size:str|tuple, # 'tiny', 'mini', 'small', 'medium', 'base', a name of `BERT_CONFIGS`, `(L, H)`, or 'L-2_H-128'
     num_labels:int=2, # Outputs of the classification head
     **overrides, # Settings of `BertConfig` to change
 )->BertConfig: # Configuration, no weights
     "Make the configuration of one of the 24 BERT miniatures."
-    l, h = _layers_and_width(size)
-    return BertConfig(**{**_bert_shape(l, h), 'num_labels': num_labels, **overrides})
+    found = size
+    if isinstance(size, str):
+        m = re.fullmatch(r'.*?L-?(\d+)[_-]H-?(\d+).*', size)
+        found = tuple(map(int, m.groups())) if m else _SIZES.get(size.lower().split('bert-')[-1])
+    there_are = {(l, h) for l in range(2, 13, 2) for h in (128, 256, 512, 768)}
+    if not isinstance(found, (tuple, list)) or tuple(found) not in there_are:
+        raise ValueError(f"{size!r}: no BERT of that size; choose {', '.join(map(repr, _SIZES))}, or (L, H) "
+                         "with L one of 2, 4, 6, 8, 10, 12 and H one of 128, 256, 512, 768")
+    return BertConfig(**{**_bert_shape(*found), 'num_labels': num_labels, **overrides})
 
 # %% ../../nbs/models/base_models.ipynb #9ca9f679
 def count_parameters(
@@ -69,13 +64,6 @@ def count_parameters(
 
 # %% ../../nbs/models/base_models.ipynb #8bd35ddf
 GLUE_NUM_LABELS = dict(cola=2, sst2=2, mrpc=2, qqp=2, stsb=1, mnli=3, qnli=2, rte=2, wnli=2)
-
-def _count_labels(task_name, num_labels):
-    "Return `num_labels`, or else the number of labels of the GLUE task."
-    if num_labels is not None: return check_count(num_labels, 'num_labels')
-    task = re.sub('[-_]', '', str(task_name)).lower()
-    if task in GLUE_NUM_LABELS: return GLUE_NUM_LABELS[task]
-    raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
 
 # %% ../../nbs/models/base_models.ipynb #de93f952
 @contextmanager
@@ -122,29 +110,21 @@ def load_config(
 # %% ../../nbs/models/base_models.ipynb #0d73b690
 def _first_names(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
 
-def _warn_missing(model, info, name, trained_head):
-    "Warn about weights that the checkpoint `name` lacks, and raise if it has none of the encoder's."
-    own = '' if model.base_model is model else model.base_model_prefix + '.'
+def _check_loaded(model, info, name, trained_head=False):
+    "Raise `ValueError` if the checkpoint `name` lacks a weight of the encoder; warn of other weights that do not fit."
+    prefix, base = model.base_model_prefix + '.', model.base_model
+    own = '' if base is model else prefix
     missing = sorted({*info['missing_keys'], *(o[0] for o in info['mismatched_keys'])})
-    if not own: missing = [k for k in missing if not k.startswith('pooler.')] # a bare encoder may lack it
-    lost, head = [k for k in missing if k.startswith(own)], [k for k in missing if not k.startswith(own)]
-    if trained_head and head:
-        warnings.warn(f"{name}: the head did not load and is RANDOM ({_first_names(head)}): "
+    head = [k for k in missing if not k.startswith(own) or k.startswith(f'{own}pooler.')]
+    if lost := [k for k in missing if k not in head]:
+        raise ValueError(f"{name} lacks {len(lost)} weights of the encoder of a {type(model).__name__} "
+                         f"({_first_names(lost)}): find the whole checkpoint")
+    if random := [k for k in head if own and (trained_head or k.startswith(own))]: # a bare encoder may lack a pooler
+        warnings.warn(f"{name}: the head did not load and is RANDOM ({_first_names(random)}): "
                       "fine-tune it, or find the whole checkpoint")
-    if not lost: return
-    total = sum(k.startswith(own) for k in model.state_dict())
-    if len(lost) >= 0.9 * total: raise ValueError(f'{name}: none of the weights there fits a {type(model).__name__}')
-    warnings.warn(f"{name}: {len(lost)} of the encoder's {total} weights did not load and are RANDOM: "
-                  + _first_names(lost))
-
-# %% ../../nbs/models/base_models.ipynb #28aefd02
-def _warn_unused_weights(model, unexpected, name):
-    "Warn about weights of the encoder in the checkpoint `name` that `model` has no place for."
-    own = model.base_model_prefix + '.'
-    parts = {n for n, _ in model.base_model.named_children()} # the file of a bare encoder has names without the prefix
-    left = sorted(k for k in unexpected if k.startswith(own) or k.split('.')[0] in parts)
-    left = [k for k in left if not k.removeprefix(own).startswith('pooler.')]
-    if left:
+    parts = {n for n, _ in base.named_children()} # the file of a bare encoder has names without the prefix
+    left = sorted(k for k in info['unexpected_keys'] if k.startswith(prefix) or k.split('.')[0] in parts)
+    if left := [k for k in left if not k.removeprefix(prefix).startswith('pooler.')]:
         warnings.warn(f"{name}: {len(left)} weights of the encoder there found no place in this {type(model).__name__} "
                       f"and are LEFT OUT: {_first_names(left)}; does the configuration fit?")
 
@@ -158,17 +138,6 @@ def check_finite_weights(
         raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
                          f'({_first_names(bad)}): train it again, or find an undamaged copy')
 
-# %% ../../nbs/models/base_models.ipynb #245aaab0
-def _check_size(cls, name, config):
-    "Raise `ValueError` if a dense model of `config` has more parameters than its weights in `name` have bytes."
-    size = weight_bytes(name)
-    if getattr(config, 'quantization_config', None): return
-    build = partial(cls.from_config, trust_remote_code=False) if hasattr(cls, 'from_config') else cls
-    with named_errors(Path(name)/'config.json'), torch.device('meta'):
-        n = sum(p.numel() for p in build(config).parameters())
-    if n <= size: return
-    raise ValueError(f'{name}: config.json describes {n:,} parameters, more than its weights of {size:,} bytes hold')
-
 # %% ../../nbs/models/base_models.ipynb #245aaab1
 def open_model(
     cls, # Such as `AutoModel`
@@ -181,7 +150,13 @@ def open_model(
     "Load a model as transformers does, without running code that comes with it."
     name = str(expanded(name))
     config = config or load_config(name, **kwargs)
-    if Path(name).is_dir(): _check_size(cls, name, config)
+    if Path(name).is_dir():
+        size, file = weight_bytes(name), Path(name)/'config.json'
+        if not getattr(config, 'quantization_config', None):
+            build = partial(cls.from_config, trust_remote_code=False) if hasattr(cls, 'from_config') else cls
+            with named_errors(file), torch.device('meta'): n = sum(p.numel() for p in build(config).parameters())
+            if n > size: raise ValueError(f'{name}: {file.name} describes {n:,} parameters, more than its weights of '
+                                          f'{size:,} bytes hold')
     adapter = {k: v for k, v in kwargs.items() if k == 'local_files_only'} # where transformers looks for an adapter
     with named_errors(name), quiet_transformers():
         model, info = cls.from_pretrained(name, config=config, dtype=dtype, trust_remote_code=False, weights_only=True,
@@ -199,7 +174,7 @@ def get_encoder(
 )->nn.Module: # In the type of its weights, without a head
     "Load an encoder from its folder."
     model, info = open_model(AutoModel, folder, dtype='auto', local_files_only=True)
-    _warn_missing(model, info, folder, False)
+    _check_loaded(model, info, folder)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #245aaab2
@@ -212,8 +187,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     if refit: config.num_labels, config.problem_type = num_labels, None
     for k, v in overrides.items(): setattr(config, k, v)
     model, info = open_model(AutoModelForSequenceClassification, name, config, refit, **kwargs)
-    _warn_unused_weights(model, info['unexpected_keys'], name)
-    _warn_missing(model, info, name, has_head and not refit)
+    _check_loaded(model, info, name, has_head and not refit)
     return model
 
 # %% ../../nbs/models/base_models.ipynb #4c1d95c8
@@ -229,19 +203,8 @@ def find_config(
     name:str, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
 ): # Configuration
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
-    if name in BERT_CONFIGS: return bert_config(name)
     if is_model_folder(name): return load_config(str(expanded(name)))
     return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
-
-def _random_model(name, num_labels, overrides):
-    "Build `name` from its configuration, with random weights."
-    config = find_config(name)
-    if config.num_labels != num_labels: config.num_labels, config.problem_type = num_labels, None
-    config.weights_from = None
-    if hasattr(config, 'quantization_config'): del config.quantization_config
-    for k, v in overrides.items(): setattr(config, k, v)
-    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
-    return _record_origin(model, 'random')
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
@@ -252,16 +215,25 @@ def get_pretrained_model(
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
 )->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
-    name, n = str(model_name), _count_labels(task_name, num_labels)
-    if pretrained is False: return _random_model(name, n, overrides)
-    if is_model_folder(name):
-        return _record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
-    try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
-    except OSError as e:
-        if pretrained or name not in BERT_CONFIGS: raise
-        warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
-                      'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
-        return _random_model(name, n, overrides)
+    name, task = str(model_name), re.sub('[-_]', '', str(task_name)).lower()
+    if num_labels is None and task not in GLUE_NUM_LABELS:
+        raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
+    n = GLUE_NUM_LABELS[task] if num_labels is None else check_count(num_labels, 'num_labels')
+    if pretrained is not False:
+        if is_model_folder(name):
+            return _record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
+        try: return _record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
+        except OSError as e:
+            if pretrained or name not in BERT_CONFIGS: raise
+            warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
+                          'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
+    config = find_config(name)
+    if config.num_labels != n: config.num_labels, config.problem_type = n, None
+    if hasattr(config, 'quantization_config'): del config.quantization_config
+    for k, v in overrides.items(): setattr(config, k, v)
+    config.weights_from = None
+    model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    return _record_origin(model, 'random')
 
 # %% ../../nbs/models/base_models.ipynb #922014e5
 def get_tokenizer(

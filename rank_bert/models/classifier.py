@@ -39,15 +39,9 @@ def pool(
     check_name(pooling, 'pooling', POOLINGS)
     return POOLINGS[pooling](x, torch.ones(x.shape[:2], device=x.device) if mask is None else mask)
 
-# %% ../../nbs/models/classifier.ipynb #5eeff277
+# %% ../../nbs/models/classifier.ipynb #34f708cb
 _SETTINGS = {} # not `functools.cache`, which torch.export looks through, and then meets a class that it cannot make
 
-def _encoder_settings(cls):
-    "List the settings that the configuration class of a family adds to those of any model."
-    if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
-    return _SETTINGS[cls]
-
-# %% ../../nbs/models/classifier.ipynb #34f708cb
 class PooledConfig(PretrainedConfig):
     "Configure an encoder with a linear head on its pooled output."
     model_type, sub_configs = 'pooled-classifier', {'encoder': AutoConfig}
@@ -63,8 +57,10 @@ class PooledConfig(PretrainedConfig):
         super().__init__(**kwargs)
 
     def _is_passed_on(self, k):
-        own = 'encoder' not in self.__dict__ or k in ('encoder', 'pooling', 'dropout')
-        return not own and k in _encoder_settings(type(self.encoder))
+        if 'encoder' not in self.__dict__ or k in ('encoder', 'pooling', 'dropout'): return False
+        cls = type(self.encoder)
+        if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
+        return k in _SETTINGS[cls]
     def __getattr__(self, k):
         if self._is_passed_on(k): return getattr(self.encoder, k)
         raise AttributeError(f'{type(self).__name__} has no {k!r}')
@@ -88,20 +84,6 @@ def check_pooling(
 # %% ../../nbs/models/classifier.ipynb #17f065e2
 AutoConfig.register(PooledConfig.model_type, PooledConfig, exist_ok=True)
 
-# %% ../../nbs/models/classifier.ipynb #c021f1bd
-def _add_head(encoder, config):
-    "Put a head on an encoder that has its weights."
-    if getattr(encoder.config, 'quantization_config', None):
-        raise ValueError('this encoder is factorised: take the dense one, or its `to_dense`, and compress afterwards')
-    check_pooling(config.pooling, encoder.config, getattr(encoder, 'pooler', None) is not None)
-    with torch.device('meta'): new = AutoModelForSequenceClassification.from_config(config)
-    if config.pooling != 'pooler' and hasattr(encoder, 'pooler'): encoder.pooler = None
-    new.backbone, p = encoder, next(encoder.parameters())
-    new.classifier = nn.Linear(config.hidden_size, config.num_labels, device=p.device, dtype=p.dtype)
-    nn.init.normal_(new.classifier.weight, std=getattr(encoder.config, 'initializer_range', 0.02))
-    nn.init.zeros_(new.classifier.bias)
-    return new.train(encoder.training)
-
 # %% ../../nbs/models/classifier.ipynb #56fb5924
 def pooled_classifier(
     model:str|Path|nn.Module, # Name on the hub or of `BERT_CONFIGS`, folder of a saved model, or a model to copy
@@ -118,6 +100,17 @@ def pooled_classifier(
     if given: whole = copy.deepcopy(encoder_of(model))
     else: whole = get_pretrained_model(model, '', num_labels, pretrained, **overrides)
     encoder = whole.base_model
-    new = _add_head(encoder, PooledConfig(encoder.config, pooling, dropout, num_labels=num_labels))
+    if getattr(encoder.config, 'quantization_config', None):
+        raise ValueError('this encoder is factorised: take the dense one, or its `to_dense`, and compress afterwards')
+    config = PooledConfig(encoder.config, pooling, dropout, num_labels=num_labels)
+    check_pooling(pooling, encoder.config, getattr(encoder, 'pooler', None) is not None)
+    with torch.device('meta'): new = AutoModelForSequenceClassification.from_config(config)
+    if pooling != 'pooler' and hasattr(encoder, 'pooler'): encoder.pooler = None
+    p = next(encoder.parameters())
+    new.backbone = encoder
+    new.classifier = nn.Linear(config.hidden_size, num_labels, device=p.device, dtype=p.dtype)
+    nn.init.normal_(new.classifier.weight, std=getattr(encoder.config, 'initializer_range', 0.02))
+    nn.init.zeros_(new.classifier.bias)
+    new.train(encoder.training)
     new.weights_from = new.config.weights_from = getattr(whole, 'weights_from', 'a module')
     return new

@@ -14,10 +14,9 @@ from transformers import PreTrainedModel
 from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.anatomy import is_linear, open_linears
-from .heads import reshape_heads
-from .neurons import reshape_neurons
-from .layers import LowRankEmbedding, LowRankLinear, layer_shape, replace_layers
+from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from .plan import METHOD, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
+from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/rank/hf.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):
@@ -36,27 +35,6 @@ class RankPlanConfig(QuantizationConfigMixin):
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version
         self.heads, self.neurons, self.tied = heads or {}, neurons or {}, tied or {}
-
-# %% ../../nbs/rank/hf.ipynb #00hf0008
-def _check_files(found, files):
-    "Raise `ValueError` unless the checkpoint holds the factors of `found`, name -> (module, rank)."
-    shapes = {}
-    for f in (f for f in files or () if str(f).endswith('.safetensors')):
-        with safe_open(f, framework='pt') as st:
-            shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
-    for n, (m, rank) in found.items() if shapes else ():
-        out, words = layer_shape(m)
-        need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
-        if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
-        has = {k.split(f'.{n}.')[1]: v for k, v in shapes.items() if f'.{n}.' in k}
-        if has != need: raise ValueError(f"rank {rank} of {n} in the rank plan needs {need}, but the file has {has}")
-
-# %% ../../nbs/rank/hf.ipynb #ba921c67
-def _thin_like(m, rank):
-    "Make a layer of rank `rank` in place of `m`, whose weights transformers loads."
-    like = dict(device=m.weight.device, dtype=m.weight.dtype)
-    if is_linear(m): return LowRankLinear(m.in_features, m.out_features, rank, m.bias is not None, **like)
-    return LowRankEmbedding(m.num_embeddings, m.embedding_dim, rank, m.padding_idx, **like)
 
 # %% ../../nbs/rank/hf.ipynb #00hf0016
 class RankPlanQuantizer(HfQuantizer):
@@ -80,8 +58,21 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
-            _check_files({n.removeprefix(prefix): found[n] for n in stored}, checkpoint_files)
-            replace_layers(model, {m: _thin_like(m, r) for m, r in found.values()})
+            shapes = {}
+            for file in (o for o in checkpoint_files or () if str(o).endswith('.safetensors')):
+                with safe_open(file, framework='pt') as st:
+                    shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
+            for n in stored if shapes else ():
+                (m, rank), bare = found[n], n.removeprefix(prefix)
+                out, words = layer_shape(m)
+                need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
+                if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
+                has = {k.split(f'.{bare}.')[1]: v for k, v in shapes.items() if f'.{bare}.' in k}
+                if has != need:
+                    raise ValueError(f"rank {rank} of {bare} in the rank plan needs {need}, but the file has {has}")
+            sizes = lambda m, r: ((LowRankLinear, m.in_features, m.out_features, r, m.bias is not None) if is_linear(m)
+                else (LowRankEmbedding, m.num_embeddings, m.embedding_dim, r, m.padding_idx))
+            replace_layers(model, {m: blank_like(*sizes(m, r), like=m.weight) for m, r in found.values()})
         if tied: declare_tied(model, tied)
 
     def _process_model_after_weight_loading(self, model, **kwargs):

@@ -63,18 +63,12 @@ class LowRankLinear(nn.Module):
     def forward(self, x): return self.up(self.down(x))
     def extra_repr(self): return f'in_features={self.in_features}, out_features={self.out_features}, rank={self.rank}'
 
-# %% ../../nbs/rank/layers.ipynb #ffa6bae7
-@patch
-def dense_weight(self:LowRankLinear)->torch.Tensor: # (out, in)
-    "Multiply the two factors."
-    dt = torch.promote_types(self.up.weight.dtype, torch.float32)
-    return self.up.weight.to(dt)@self.down.weight.to(dt)
-
 # %% ../../nbs/rank/layers.ipynb #a827d05c
 @patch(as_prop=True)
 def weight(self:LowRankLinear)->torch.Tensor: # (out, in)
     "The product of the two factors; a new tensor every time."
-    return self.dense_weight()
+    dt = torch.promote_types(self.up.weight.dtype, torch.float32)
+    return self.up.weight.to(dt)@self.down.weight.to(dt)
 
 # %% ../../nbs/rank/layers.ipynb #472cce2c
 def blank_like(cls, *args, like:torch.Tensor, **kwargs)->nn.Module: # A `cls` with arbitrary weights
@@ -149,7 +143,7 @@ def to_dense(self:LowRankLinear)->nn.Linear: # Computes the same
     "Multiply the factors into a dense layer."
     new = blank_like(nn.Linear, self.in_features, self.out_features, self.bias is not None, like=self.up.weight)
     take_over(new, self)
-    with torch.no_grad(): new.weight.copy_(self.dense_weight())
+    with torch.no_grad(): new.weight.copy_(self.weight)
     if self.bias is not None: new.bias = self.bias
     return new
 

@@ -93,15 +93,6 @@ def truncated_svd(
     return gram_svd(w, check_count(rank, 'rank', most=min(w.shape))).two()
 
 # %% ../../nbs/rank/linalg.ipynb #012c46d5
-def _lower_root(a):
-    "Factorise `a` (n, n), which may be overwritten; None where it is not positive."
-    if a.device.type != 'cpu': root, failed = torch.linalg.cholesky_ex(a)
-    else: root, failed = dpotrf(a.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
-    if failed: return None
-    root = torch.as_tensor(root)
-    root.mT.triu_()
-    return root
-
 def damped_root(
     moment:torch.Tensor, # Second moment (n, n), possibly singular
     damping:float=1e-3, # What is added to the diagonal, as a fraction of its mean
@@ -115,6 +106,11 @@ def damped_root(
     for k in range(100):
         damped = c.clone()
         damped.diagonal().add_(damping*10**k*scale)
-        if (root := _lower_root(damped)) is not None: return root
+        if c.device.type != 'cpu': root, failed = torch.linalg.cholesky_ex(damped)
+        else: root, failed = dpotrf(damped.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
+        if failed: continue
+        root = torch.as_tensor(root)
+        root.mT.triu_()
+        return root
     raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} "
                      "positive: pass a positive semi-definite one")

@@ -19,11 +19,11 @@ from torch import nn
 
 from ..models.anatomy import attentions, encoder_of, family_of, linears
 from .batches import hooked
-from .heads import head_matrices
 from .statistics import TextTokens
 from .layers import LowRankLinear
 from .linalg import to_float64
 from .metrics import Spectrum, acting_weight, token_residual
+from .structure import head_matrices
 
 # %% ../../nbs/rank/measure.ipynb #6a59d392
 class MatrixSum(namedtuple('MatrixSum', 'dense up down', defaults=(None, None, None))):
@@ -62,16 +62,6 @@ def norm(self:MatrixSum):
     u, v = to_float64(self.up), to_float64(self.down)
     return dense + ((u.mT@u)*(v@v.mT)).sum().clamp_min(0).sqrt()
 
-# %% ../../nbs/rank/measure.ipynb #71cf620f
-def _stack_spectrum(sums, norms):
-    "Make the `Spectrum` of a stack of sums of one shape, and tell which of them are finite."
-    x = MatrixSum(*(None if t[0] is None else torch.stack(t) for t in zip(*sums)))
-    x = x.map(lambda t: (t.cpu() if t.device.type == 'mps' else t).to(torch.promote_types(t.dtype, torch.float32)))
-    finite = torch.stack([t.isfinite().all(-1).all(-1) for t in x if t is not None]).all(0)
-    dense, up, down = x.map(lambda t: torch.where(finite[:, None, None], t, 0.))
-    if up is None: return Spectrum(dense, norm=norms), finite
-    return Spectrum.from_factors(up, down, norms) if dense is None else Spectrum(up@down+dense, norm=norms), finite
-
 # %% ../../nbs/rank/measure.ipynb #68956c97
 def measure(
     sums:list, # `MatrixSum`s, which may differ in shape
@@ -82,7 +72,13 @@ def measure(
     kinds, got = {}, [None]*len(sums)
     for i, x in enumerate(sums): kinds.setdefault(x.map(lambda t: (t.shape, t.dtype)), []).append(i)
     for ids in (ids[k:k + 16] for ids in kinds.values() for k in range(0, len(ids), 16)): # 16 matrices in a `Spectrum`
-        spectrum, finite = _stack_spectrum([sums[i] for i in ids], [norms[i] for i in ids])
+        x = MatrixSum(*(None if t[0] is None else torch.stack(t) for t in zip(*(sums[i] for i in ids))))
+        x = x.map(lambda t: (t.cpu() if t.device.type == 'mps' else t).to(torch.promote_types(t.dtype, torch.float32)))
+        finite = torch.stack([t.isfinite().all(-1).all(-1) for t in x if t is not None]).all(0)
+        dense, up, down = x.map(lambda t: torch.where(finite[:, None, None], t, 0.))
+        norm = [norms[i] for i in ids]
+        if dense is None: spectrum = Spectrum.from_factors(up, down, norm)
+        else: spectrum = Spectrum(dense if up is None else up@down + dense, norm=norm)
         values = {k: torch.where(finite, f(spectrum).double(), math.nan).tolist() for k, f in metrics.items()}
         for j, i in enumerate(ids): got[i] = {k: v[j] for k, v in values.items()}
     return got
@@ -166,16 +162,6 @@ def layer_rows(
     got = measure([x for *_, x, _ in parts], [norm for *_, norm in parts], metrics)
     return [[what, l.name, l.layer, l.role, h, k, v] for (l, h, *_), o in zip(parts, got) for k, v in o.items()]
 
-# %% ../../nbs/rank/measure.ipynb #a7f20e48
-def _mean_residual(h, keep):
-    "Average the token residual over the texts with at least two tokens."
-    h, mask = keep.turned(h.detach()), keep.mask
-    if h.shape[:-1] == (keep.n,): # ModernBERT takes the padding out
-        h = h.new_zeros(*mask.shape, h.shape[-1]).masked_scatter(mask[..., None].to(h.device), h)
-    some = mask.sum(1) > 1
-    if not h.isfinite().all() or not some.any(): return math.nan
-    return token_residual(h.reshape(*mask.shape, -1)[some], mask[some]).mean().item()
-
 # %% ../../nbs/rank/measure.ipynb #e9e379d8
 class ForwardWatch:
     "Keep the outputs of linear layers at real tokens, and the token residual of hidden states, of a forward pass."
@@ -225,5 +211,13 @@ def keep_residual(self:ForwardWatch, args, kwargs, out):
     "Measure the hidden states that leave a block, and those that enter the first."
     began = time.perf_counter()
     inp, out = args[0] if args else kwargs['hidden_states'], out[0] if isinstance(out, tuple) else out
-    for h in ([] if self.residuals else [inp])+[out]: self.residuals.append(_mean_residual(h, self.keep))
+    mask, n = self.keep.mask, self.keep.n
+    some = mask.sum(1) > 1 # texts with at least two tokens
+    for h in ([] if self.residuals else [inp])+[out]:
+        h = self.keep.turned(h.detach())
+        if h.shape[:-1] == (n,): # ModernBERT takes the padding out
+            h = h.new_zeros(*mask.shape, h.shape[-1]).masked_scatter(mask[..., None].to(h.device), h)
+        known = h.isfinite().all() and some.any()
+        self.residuals.append(token_residual(h.reshape(*mask.shape, -1)[some], mask[some]).mean().item() if known
+                              else math.nan)
     self.seconds += time.perf_counter()-began

@@ -9,13 +9,13 @@ __all__ = ['METHOD', 'check_ranks', 'RankPlan', 'warn_break_even', 'full_name', 
            'used_twice', 'declare_tied', 'record_plan', 'quant_method', 'apply_plan', 'to_dense']
 
 # %% ../../nbs/rank/plan.ipynb #00plan03
-import copy, json, re, warnings
+import copy, re, warnings
 from collections.abc import Mapping
 import numpy as np, pandas as pd, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
 from transformers import PretrainedConfig
-from ..checks import check_count, check_positive
+from ..checks import check_count
 from ..models.anatomy import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
 from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
     replace_layers, warn_shared)
@@ -92,26 +92,6 @@ def plot(self:RankPlan,
     ax.set_xticks(range(len(parts)), [p.replace('.', '\n') for p in parts], fontsize='small')
     return ax
 
-# %% ../../nbs/rank/plan.ipynb #329e2baa
-@patch
-def to_json(self:RankPlan)->str: # Ranks, shapes, error and gap
-    "Write the plan as JSON."
-    return json.dumps(dict(ranks=dict(self), shapes=self.shapes, error=self.error, gap=self.gap), indent=1)
-
-@patch(cls_method=True)
-def from_json(cls:RankPlan,
-    text:str, # What `to_json` gave
-):
-    "Read a plan from JSON."
-    try: d = json.loads(text)
-    except json.JSONDecodeError as e: raise ValueError(f"not a rank plan: {e}") from None
-    shapes = d.get('shapes') if isinstance(d, dict) else None
-    if not isinstance(shapes, dict) or not all(isinstance(s, list) and len(s) == 2 for s in shapes.values()):
-        raise ValueError("not a rank plan: expected an object with 'ranks', and 'shapes' of two numbers each")
-    shapes = {n: tuple(check_count(o, f'the shape of {n}') for o in s) for n, s in shapes.items()}
-    extra = {k: check_positive(d.get(k), f'the {k} of a rank plan', zero=True, none=True) for k in ('error', 'gap')}
-    return cls(d.get('ranks'), shapes, **extra)
-
 # %% ../../nbs/rank/plan.ipynb #25c3c2c5
 @patch
 def lora_args(self:RankPlan)->dict: # `r`, `rank_pattern` and `target_modules` of `peft.LoraConfig`
@@ -186,7 +166,6 @@ def plan_of(
 
 # %% ../../nbs/rank/plan.ipynb #1c436c2f
 METHOD = 'rank_bert'
-
 
 def used_twice(
     model:nn.Module, # A transformers model, or any module that contains one

@@ -10,7 +10,7 @@ __all__ = ['changed_neighbours', 'changed_answers', 'Tried', 'Promise', 'plot_pr
 
 # %% ../../nbs/rank/promise.ipynb #prom0003
 import dataclasses, warnings
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
@@ -74,8 +74,9 @@ class Promise:
     tried:list # `Tried` for each budget, the largest first
     kind:str='single_label_classification' # What the answers are
     tolerance:float=None # Least change that counts
+    says:InitVar[str]=None # Sentence of a record, which we make again
     model = None # The model of that budget; not part of the record
-    def __post_init__(self): self.tried = [Tried(*o) for o in self.tried]
+    def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):
         what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else _WHAT[self.kind]
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
@@ -87,8 +88,8 @@ class Promise:
         return (f"{self} The promise is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers alone "
             "would give, and it is about texts like those set aside, not about texts of another kind.")
     def asdict(self):
-        "Return the fields as JSON can hold them; `Promise(**record)` reads them back."
-        return dataclasses.asdict(self) | dict(tried=[list(o) for o in self.tried])
+        "Return the fields and what to say of them as JSON can hold them; `Promise(**record)` reads them back."
+        return dataclasses.asdict(self) | dict(tried=[list(o) for o in self.tried], says=self.honest())
 
 # %% ../../nbs/rank/promise.ipynb #prom0047
 def plot_promise(

@@ -31,15 +31,6 @@ FINDINGS = { # finding -> what it means for you, and the page that explains it
     'saves little': ('A plain SVD costs much for what it saves. Pass texts to `compress`.', 'tutorials/shrink.html'),
     'resists': ('At 90 % of the energy they would not be smaller. Pass texts to `compress`.', 'tutorials/shrink.html')}
 
-def _finding(row):
-    "Give the finding of a row of the report, the share of weights it keeps, and the reason."
-    rank, limit = row.energy_rank_90, row.break_even if math.isnan(row.factor_rank) else row.factor_rank
-    noise, kept = noise_deviation(row.stable_rank, row['shape']), rank/limit
-    says = f"90 % of its energy need rank {rank:.0f}, {kept:.0%} of its weights"
-    if abs(noise) <= 3.5: return 'like noise', kept, 'its largest singular value is that of a random matrix'
-    if kept >= 1: return 'resists', kept, f"{says}: factors are smaller below rank {limit:.0f} only"
-    return 'can be truncated' if kept <= .5 else 'saves little', kept, says
-
 # %% ../../nbs/rank/verdict.ipynb #20e7c69d
 @dataclass(repr=False)
 class Verdict:
@@ -67,6 +58,15 @@ def verdict(
     needs = ['name', 'layer', 'role', 'shape', 'stable_rank', 'energy_rank_90', 'break_even', 'factor_rank']
     if missing := [c for c in needs if c not in report]:
         raise ValueError(f"the report has no column {missing[0]!r}: add it to the metrics of `rank_report`")
-    says = [_finding(row) for _, row in report.iterrows()]
+    says = []
+    for _, row in report.iterrows():
+        rank, limit = row.energy_rank_90, row.break_even if math.isnan(row.factor_rank) else row.factor_rank
+        kept = rank/limit
+        finding = 'can be truncated' if kept <= .5 else 'saves little'
+        why = f"90 % of its energy need rank {rank:.0f}, {kept:.0%} of its weights"
+        if kept >= 1: finding, why = 'resists', f"{why}: factors are smaller below rank {limit:.0f} only"
+        if abs(noise_deviation(row.stable_rank, row['shape'])) <= 3.5:
+            finding, why = 'like noise', 'its largest singular value is that of a random matrix'
+        says.append((finding, kept, why))
     return Verdict(report[['name', 'layer', 'role']].join(
         pd.DataFrame(says, columns=['finding', 'kept', 'says'], index=report.index).round(2)))
