@@ -11,7 +11,7 @@ __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say'
            'texts_per_row', 'predict_line', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
-import argparse, io, os, runpy, shlex, sys, tempfile, warnings
+import argparse, io, os, re, runpy, shlex, sys, tempfile, warnings
 from contextlib import redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
@@ -179,18 +179,21 @@ _SHARED['import'] = 'Python file with parts of recipes or methods of your own, o
 def _option_texts(p, file):
     "Write the options of a YAML file as they would stand on the command line."
     import yaml
-    options = yaml.load(expanded(file).read_text(encoding='utf-8'), yaml.BaseLoader) # which reads texts and no more
+    null, loader = 'tag:yaml.org,2002:null', type('Texts', (yaml.BaseLoader,), {}) # reads texts, and here None
+    loader.add_implicit_resolver(null, re.compile('(~|null|)$'), ['~', 'n', ''])
+    loader.add_constructor(null, lambda loader, node: None)
+    options = yaml.load(expanded(file).read_text(encoding='utf-8'), loader)
     if not isinstance(options, dict): raise ValueError('it must hold lines such as epochs: 3')
     own = {a.dest: a for a in p._actions if a.help != argparse.SUPPRESS and a.dest not in ('help', 'version', 'config')}
     own, texts = {k: a for k, a in own.items() if a.option_strings or a.nargs == '?'}, []
     for k, v in options.items():
-        a = own[k := check_name(k.replace('-', '_'), 'option', own)]
+        a = own[k := check_name(str(k).replace('-', '_'), 'option', own)]
         if isinstance(v, dict): v = [f'{role}={o}' if isinstance(o, str) else o for role, o in v.items()]
         if isinstance(v, list):
             if any(not isinstance(o, str) or len(several(str).check(o, k)) > 1 for o in v):
                 raise ValueError(f'{k} takes one value, or a list of values on one level without commas')
             v = ','.join(v)
-        if v in ('', '~', 'null') or a.nargs == 0 and v.lower() in ('false', 'no', 'off'): continue
+        if v is None or a.nargs == 0 and v.lower() in ('false', 'no', 'off'): continue
         if a.nargs == 0 and v.lower() not in ('true', 'yes', 'on'):
             raise ValueError(f'{k} must be true or false, got {shown(v)}')
         if a.option_strings: texts.append(a.option_strings[0] + f'={v}'*(a.nargs != 0))
