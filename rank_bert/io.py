@@ -9,8 +9,8 @@ __all__ = ['hub_reachable', 'expanded', 'clear_unfinished', 'check_new', 'check_
            'json_object', 'needs_extra', 'digest', 'own_files', 'import_own']
 
 # %% ../nbs/io.ipynb #5a2e457b
-import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, signal, sys, tempfile, threading, time
-from contextlib import contextmanager, nullcontext
+import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
+from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
 from pathlib import Path
@@ -59,14 +59,6 @@ def _is_result(path):
     inside = path.resolve() in (Path.cwd(), Path.home(), *Path.cwd().parents)
     return not inside and any((path/o).is_file() for o in _OURS)
 
-def _try_writing(path):
-    "Create a nameless file where the first missing folder of `path` would be."
-    place = next(p for p in path.resolve().parents if p.exists())
-    if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
-    try: tempfile.TemporaryFile(dir=place).close()
-    except OSError as e:
-        raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
-
 # %% ../nbs/io.ipynb #io-clr-1
 def _discard(lock):
     "Remove a hidden folder, then its lock. If it holds what was at the path, and nothing is there, put that back."
@@ -111,7 +103,11 @@ def check_new(
     if taken and folder and not _is_result(path):
         raise FileExistsError(f'{path} is not the folder of a saved model, so it is not overwritten: '
                               'choose another place, or remove it yourself')
-    _try_writing(path)
+    place = next(p for p in path.resolve().parents if p.exists())
+    if not place.is_dir(): raise NotADirectoryError(f'cannot write {path}: {place} is a file, not a folder')
+    try: tempfile.TemporaryFile(dir=place).close()
+    except OSError as e:
+        raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
     return path
 
 # %% ../nbs/io.ipynb #io-lck-1
@@ -145,62 +141,28 @@ def _move(new, path, overwrite):
         if not _exchange(new, path): path.rename(new.with_name('old')); new.rename(path)
     return True
 
-# %% ../nbs/io.ipynb #io-sec-1
-def _put(new, path, overwrite):
-    "Move `new` to `path`; if another process has written that, keep `new` under a second name and raise."
-    if _move(new, path, overwrite): return
-    suffix = '' if new.is_dir() else path.suffix
-    names = (path.with_name(f'{path.name.removesuffix(suffix)}-{i}{suffix}') for i in itertools.count(1))
-    kept = next(o for o in names if _move(new, o, False))
-    raise FileExistsError(f'another process has written {path} in the meantime: your result is in {kept}')
-
-# %% ../nbs/io.ipynb #5bcf6fa5
-def _settle(path):
-    "Make a written file or folder readable for all, and wait until a file is on the disk."
-    path.chmod(0o755 if path.is_dir() else 0o644)
-    if path.is_file():
-        with path.open('r+b') as f: os.fsync(f.fileno())
-
-# %% ../nbs/io.ipynb #io-hld-1
-def _set_ctrl_c(handler):
-    "Set what Ctrl-C does, which the main thread decides alone."
-    if threading.current_thread() is threading.main_thread(): signal.signal(signal.SIGINT, handler)
-
-@contextmanager
-def _held_back():
-    "Let Ctrl-C wait until the block is over; yield a context manager of blocks inside that it may interrupt."
-    held, usual = [], signal.getsignal(signal.SIGINT)
-    if not callable(usual): # it is ignored, or none of Python's
-        yield nullcontext
-        return
-    def hold(*args): held.append(args)
-    def let_go():
-        _set_ctrl_c(usual)
-        if held: held.clear(); signal.raise_signal(signal.SIGINT)
-    @contextmanager
-    def interruptible():
-        let_go()
-        try: yield
-        finally: _set_ctrl_c(hold)
-    _set_ctrl_c(hold)
-    try: yield interruptible
-    finally: let_go()
-
 # %% ../nbs/io.ipynb #io-whl-1
 @contextmanager
 def _whole(path, overwrite, folder):
-    "Yield a new file or folder that becomes `path` if the block succeeds."
+    "Yield a new file or folder that becomes `path` if the block succeeds, or gets a second name if that is taken."
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held_back() as interruptible, _new_lock(path) as lock:
+    with _new_lock(path) as lock:
         lock = Path(lock.name)
         try:
             new = lock.with_name(lock.name[:-1])/('new' if folder else f'new{path.suffix}')
             new.parent.mkdir(0o700)
             new.mkdir() if folder else new.touch()
-            with interruptible(): yield new
-            for f in (*new.rglob('*'), new): _settle(f)
-            _put(new, path, overwrite)
+            yield new
+            for o in (*new.rglob('*'), new):
+                o.chmod(0o755 if o.is_dir() else 0o644)
+                if o.is_file():
+                    with o.open('r+b') as f: os.fsync(f.fileno())
+            if _move(new, path, overwrite): return
+            suffix = '' if folder else path.suffix
+            names = (path.with_name(f'{path.name.removesuffix(suffix)}-{i}{suffix}') for i in itertools.count(1))
+            kept = next(o for o in names if _move(new, o, False))
+            raise FileExistsError(f'another process has written {path} in the meantime: your result is in {kept}')
         finally: _discard(lock)
 
 # %% ../nbs/io.ipynb #io-ful-2

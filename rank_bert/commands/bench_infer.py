@@ -39,23 +39,6 @@ def _backend_runs(model, pairs, place):
             runs[b, p] = ENGINES[b](file, graph.outputs[0], p, threads)
     return runs
 
-# %% ../../nbs/commands/bench_infer.ipynb #bi000006
-def _engine_pairs(backends, precisions):
-    "List the backends and precisions that go together and that the processor supports, PyTorch in float32 first."
-    for b in backends: check_name(b, 'backend', BACKENDS)
-    for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
-    able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
-    found = [o for o in product(backends, precisions) if able(*o)]
-    return list(dict.fromkeys([('torch', 'fp32'), *found]))
-
-# %% ../../nbs/commands/bench_infer.ipynb #bi000009
-def _add_ratios(t):
-    "Add the ratios to the dense model; `t` has rows (variant, backend, precision)."
-    t, base = t.rename_axis(['variant', 'backend', 'precision']), t.least.xs('dense')
-    t['speedup'] = base['torch', 'fp32']/t.least
-    t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
-    return t.round(2)
-
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
 def bench_backends(
     model:str='6-layer', # '6-layer' (384 wide), sizes as for `bert_config`, or folders, separated by commas
@@ -68,7 +51,11 @@ def bench_backends(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
-    pairs, shapes, tables = _engine_pairs(backends, precisions), [batch_shape(o) for o in sizes], {}
+    for b in backends: check_name(b, 'backend', BACKENDS)
+    for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
+    able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
+    pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
+    shapes, tables = [batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
@@ -82,7 +69,11 @@ def bench_backends(
                 x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
                 for run in runs.values(): run(x) # the first call prepares
                 calls = {k: partial(milliseconds, partial(r, x)) for k, r in runs.items()}
-                t = _add_ratios(take_turns(calls, repeats, progress))
+                t = take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
+                base = t.least.xs('dense')
+                t['speedup'] = base['torch', 'fp32']/t.least
+                t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
+                t = t.round(2)
                 t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
                 tables[Path(o).name, f'{bs} x {length}'] = t
     return pd.concat(tables, names=['model', 'input'])

@@ -17,10 +17,9 @@ from ..models.folder import saved_settings
 from ..settings import Rows
 
 # %% ../../nbs/commands/rows.ipynb #a6dd3e41
-def _check_cols(value, name): return value and check_each(value, name, check_text) # None: they are found
-
-_OWN = dict(data=check_text, text_cols=_check_cols, label_col=check_text, valid=lambda value, name: value,
-            split_seed=partial(check_count, least=0))
+_OWN = dict(data=check_text,
+            text_cols=lambda value, name: value and check_each(value, name, check_text), # None: they are found
+            label_col=check_text, valid=lambda value, name: value, split_seed=partial(check_count, least=0))
 
 def recorded_rows(
     folder:str, # Folder of a saved model

@@ -11,8 +11,8 @@ __all__ = ['COMMANDS', 'command_name', 'command', 'printable', 'is_first', 'say'
            'texts_per_row', 'predict_line', 'run_line']
 
 # %% ../../nbs/commands/shell.ipynb #c9536d7e
-import argparse, io, os, runpy, shlex, sys, tempfile, warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+import argparse, io, os, re, runpy, shlex, sys, tempfile, warnings
+from contextlib import redirect_stderr, redirect_stdout
 from contextvars import Context, ContextVar
 from functools import partial, wraps
 from inspect import signature
@@ -25,7 +25,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, shown
-from ..io import expanded, json_object, json_text
+from ..io import expanded, import_own, json_text
 from ..models.folder import has_tokenizer, model_config, saved_settings
 from ..settings import existing, flat, in_shell, running, several, text_as
 
@@ -50,7 +50,9 @@ def command(
         if not is_cli(res): return checked(*args, **kwargs)
         silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
         def run():
-            if own: _import_files(own)
+            if own:
+                os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing, several(str).check(own, '--import')))
+                if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
@@ -134,17 +136,6 @@ def _stop(name, message, code, e=None):
     print(f'{name}: error: {_one_line(message)}', file=sys.stderr)
     raise SystemExit(code) from None
 
-# %% ../../nbs/commands/shell.ipynb #0b34f765
-@contextmanager
-def _short_warnings(name):
-    "Show warnings as one line each."
-    def show(message, category, filename, lineno, file=None, line=None):
-        print(f'{name}: warning: {_one_line(message)}', file=sys.stderr)
-    with warnings.catch_warnings():
-        for o in (DeprecationWarning, PendingDeprecationWarning, FutureWarning): warnings.simplefilter('ignore', o)
-        warnings.showwarning = show
-        yield
-
 # %% ../../nbs/commands/shell.ipynb #25305afd
 _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS='1', TOKENIZERS_PARALLELISM='false',
               KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
@@ -158,7 +149,11 @@ def _run_in_shell(name, run):
     for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items(): os.environ.setdefault(k, v)
     try:
         if 'stdout' in _closed: raise OSError('stdout is closed: send what you do not want to read to /dev/null')
-        with _short_warnings(name): res = run()
+        with warnings.catch_warnings():
+            for o in (DeprecationWarning, PendingDeprecationWarning, FutureWarning): warnings.simplefilter('ignore', o)
+            warnings.showwarning = lambda message, *args, **kwargs: print(f'{name}: warning: {_one_line(message)}',
+                                                                          file=sys.stderr)
+            res = run()
         if res is not None: say_json(res)
     except BrokenPipeError: # such as `| head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -180,73 +175,29 @@ _SHARED = dict(json='Print one JSON object and nothing else', quiet='Print resul
                config='YAML file with options, such as epochs: 3; what you write on the command line goes before')
 _SHARED['import'] = 'Python file with parts of recipes or methods of your own, or several with commas'
 
-def _import_files(names):
-    "Import Python files here and in the processes that this one starts."
-    from rank_bert.io import import_own
-    files = [existing(o) for o in several(str).check(names, '--import')]
-    os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
-    if 'rank_bert.rank.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
-
-# %% ../../nbs/commands/shell.ipynb #285e9f66
-def _group_options(p, f):
-    "Put the options of a parser into groups, one for each of its groups of settings, and say what they take."
-    group = lambda v: next((o.__name__.lower() for o in ann_parts(v.annotation)[1] if isinstance(o, type)), 'options')
-    titles, own = {k: group(v) for k, v in signature(f).parameters.items()}, {}
-    shared = p._optionals
-    for a in list(shared._group_actions):
-        if a.nargs != 0 and not a.choices: a.metavar = getattr(a.type, 'metavar', None) or a.dest.upper()
-        if a.nargs == 0 and a.help: a.help = a.help.removesuffix(' (default: False)')
-        if a.dest not in titles: continue
-        shared._group_actions.remove(a)
-        if (title := titles[a.dest]) not in own: own[title] = p.add_argument_group(title)
-        own[title]._group_actions.append(a)
-    shared.title = 'for every command'
-    p._action_groups.append(p._action_groups.pop(p._action_groups.index(shared)))
-
-# %% ../../nbs/commands/shell.ipynb #e2b825d3
-_NO_VALUE = 'an option takes one value, or a list of values on one level'
-
-def _yaml_value(events):
-    "Read one value from the events of a YAML file: its text, or None for `null`."
-    import yaml
-    e, items = next(events), []
-    if isinstance(e, yaml.ScalarEvent): return None if e.implicit[0] and e.value in ('', '~', 'null') else e.value
-    if not isinstance(e, yaml.CollectionStartEvent): raise ValueError(_NO_VALUE)
-    while not isinstance(o := next(events), yaml.CollectionEndEvent):
-        if not isinstance(o, yaml.ScalarEvent): raise ValueError(_NO_VALUE)
-        if isinstance(e, yaml.SequenceStartEvent) and len(several(str).check(o.value, '')) > 1:
-            raise ValueError(f'a value in a list holds a comma: {shown(o.value)}')
-        items.append(o.value)
-    return ','.join(items if isinstance(e, yaml.SequenceStartEvent) else map('='.join, zip(*[iter(items)]*2)))
-
-# %% ../../nbs/commands/shell.ipynb #ce1aeb34
-def _config_options(file, names):
-    "Read the file of --config; raise `ValueError` for what is no option, or there twice."
-    import yaml
-    options, marks = {}, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
-    text = expanded(file).read_text(encoding='utf-8')
-    events = (e for e in yaml.parse(text, yaml.SafeLoader) if not isinstance(e, marks))
-    if not isinstance(next(events, None), yaml.MappingStartEvent):
-        raise ValueError('it must hold lines such as epochs: 3')
-    while isinstance(e := next(events), yaml.ScalarEvent):
-        name = check_name(e.value.replace('-', '_'), 'option', names)
-        if name in options: raise ValueError(f'{name} is there twice')
-        options[name] = _yaml_value(events)
-    if not isinstance(e, yaml.MappingEndEvent) or next(events, None):
-        raise ValueError('it must hold nothing but lines such as epochs: 3')
-    return options
-
 # %% ../../nbs/commands/shell.ipynb #8325acbe
 def _option_texts(p, file):
-    "Write the options of a file as they would stand on the command line."
+    "Write the options of a YAML file as they would stand on the command line."
+    import yaml
+    null, loader = 'tag:yaml.org,2002:null', type('Texts', (yaml.BaseLoader,), {}) # reads texts, and here None
+    loader.add_implicit_resolver(null, re.compile('(~|null|)$'), ['~', 'n', ''])
+    loader.add_constructor(null, lambda loader, node: None)
+    options = yaml.load(expanded(file).read_text(encoding='utf-8'), loader)
+    if not isinstance(options, dict): raise ValueError('it must hold lines such as epochs: 3')
     own = {a.dest: a for a in p._actions if a.help != argparse.SUPPRESS and a.dest not in ('help', 'version', 'config')}
     own, texts = {k: a for k, a in own.items() if a.option_strings or a.nargs == '?'}, []
-    for k, v in _config_options(file, own).items():
-        if v is not None and not own[k].option_strings: p.set_defaults(**{k: v})
-        elif v is None or own[k].nargs == 0 and v.lower() in ('false', 'no', 'off'): pass
-        elif own[k].nargs != 0: texts.append(f'{own[k].option_strings[0]}={v}')
-        elif v.lower() in ('true', 'yes', 'on'): texts.append(own[k].option_strings[0])
-        else: raise ValueError(f'{k} must be true or false, got {shown(v)}')
+    for k, v in options.items():
+        a = own[k := check_name(str(k).replace('-', '_'), 'option', own)]
+        if isinstance(v, dict): v = [f'{role}={o}' if isinstance(o, str) else o for role, o in v.items()]
+        if isinstance(v, list):
+            if any(not isinstance(o, str) or len(several(str).check(o, k)) > 1 for o in v):
+                raise ValueError(f'{k} takes one value, or a list of values on one level without commas')
+            v = ','.join(v)
+        if v is None or a.nargs == 0 and v.lower() in ('false', 'no', 'off'): continue
+        if a.nargs == 0 and v.lower() not in ('true', 'yes', 'on'):
+            raise ValueError(f'{k} must be true or false, got {shown(v)}')
+        if a.option_strings: texts.append(a.option_strings[0] + f'={v}'*(a.nargs != 0))
+        else: p.set_defaults(**{k: v})
     return texts
 
 # %% ../../nbs/commands/shell.ipynb #ce1aeb37
@@ -258,7 +209,7 @@ def _parse_with_config(p, args=None, namespace=None):
     if not res.config: return res
     from yaml import YAMLError
     try: args = [*_option_texts(p, res.config), *args]
-    except (OSError, ValueError, YAMLError) as e: p.error(f'--config {res.config}: {e}')
+    except (OSError, ValueError, RecursionError, YAMLError) as e: p.error(f'--config {res.config}: {e}')
     _given.set(args)
     return parse(args, namespace)
 
@@ -268,14 +219,24 @@ def arg_parser(
     make=script.anno_parser,
     **kwargs # For `anno_parser`
 )->argparse.ArgumentParser: # fastcore's, with our help and errors of one line
-    "Make the parser of a command's arguments."
+    "Make the parser of a command's arguments, with a group of options for each of its groups of settings."
     p = make(f, **kwargs)
     p.formatter_class, p.error = _Help, lambda message: _stop(p.prog, message, 2)
     for k, text in _SHARED.items():
         kind = dict(type=text_as('FILE')) if k in ('config', 'import') else dict(action='store_true')
         p.add_argument(f'--{k}', help=text, **kind)
     p.add_argument('--version', action='version', version=f'rank_bert {__version__}')
-    _group_options(p, f)
+    group = lambda v: next((o.__name__.lower() for o in ann_parts(v.annotation)[1] if isinstance(o, type)), 'options')
+    titles, own, shared = {k: group(v) for k, v in signature(f).parameters.items()}, {}, p._optionals
+    for a in list(shared._group_actions):
+        if a.nargs != 0 and not a.choices: a.metavar = getattr(a.type, 'metavar', None) or a.dest.upper()
+        if a.nargs == 0 and a.help: a.help = a.help.removesuffix(' (default: False)')
+        if a.dest not in titles: continue
+        shared._group_actions.remove(a)
+        if (title := titles[a.dest]) not in own: own[title] = p.add_argument_group(title)
+        own[title]._group_actions.append(a)
+    shared.title = 'for every command'
+    p._action_groups.append(p._action_groups.pop(p._action_groups.index(shared)))
     p.parse_args = partial(_parse_with_config, p)
     return p
 
@@ -287,13 +248,8 @@ def _open_streams():
             setattr(sys, name, open(os.devnull, mode))
             _closed.add(name)
 
-def _say_interrupted(kind, e, traceback):
-    "Show an error that no command has caught: Ctrl-C before it began is one line."
-    if issubclass(kind, KeyboardInterrupt): print(f'{Path(sys.argv[0]).name}: error: interrupted', file=sys.stderr)
-    else: sys.__excepthook__(kind, e, traceback)
-
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
-    script.anno_parser, sys.excepthook = arg_parser, _say_interrupted
+    script.anno_parser = arg_parser
     _open_streams()
 
 # %% ../../nbs/commands/shell.ipynb #5f3fe8e6

@@ -30,31 +30,27 @@ def _without_labels(rows, score_col, models):
     raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
                      f"name the column with {option('label_col')}, or pass other {option('models')}")
 
-# %% ../../nbs/commands/sweep.ipynb #e5c00003
+# %% ../../nbs/commands/sweep.ipynb #154c5959
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
 
-def _embedding_sweep(rows, score_col, fit, **settings):
-    "Make a sweep over sentence encoders, which are not fine-tuned."
-    changed = [k for a, b in ((fit, _FIT), (rows, _ROWS)) for k, v in a.asdict().items() if v != getattr(b, k)]
-    if odd := [k for k in changed if k not in ('data', 'valid', 'text_cols', 'n_train')]:
-        raise ValueError(f'{option(odd[0])} is about fine-tuning on labels, and this sweep over sentence encoders does '
-                         'none: leave it out')
-    from rank_bert.experiment.embedding_sweep import EmbeddingSweep
-    return EmbeddingSweep(rows.data, valid=rows.valid, text_cols=rows.text_cols, score_col=score_col,
-                          n_train=rows.n_train, **settings)
-
-# %% ../../nbs/commands/sweep.ipynb #154c5959
-def _sweep_of(tasks, rows, score_col, **settings):
-    "Make a sweep over GLUE tasks or a file; without either, over the sample."
+def _sweep_of(tasks, rows, score_col, fit, **settings):
+    "Make a sweep over GLUE tasks, a file, or sentence encoders, which are not fine-tuned; without any, over the sample."
     Rows(task=tasks and ', '.join(tasks), source=rows.source, data=rows.data) # checks that one of them is named
-    if _without_labels(rows, score_col, settings['models']): return _embedding_sweep(rows, score_col, **settings)
+    if _without_labels(rows, score_col, settings['models']):
+        changed = [k for a, b in ((fit, _FIT), (rows, _ROWS)) for k, v in a.asdict().items() if v != getattr(b, k)]
+        if odd := [k for k in changed if k not in ('data', 'valid', 'text_cols', 'n_train')]:
+            raise ValueError(f'{option(odd[0])} is about fine-tuning on labels, and this sweep over sentence encoders '
+                             'does none: leave it out')
+        from rank_bert.experiment.embedding_sweep import EmbeddingSweep
+        return EmbeddingSweep(rows.data, valid=rows.valid, text_cols=rows.text_cols, score_col=score_col,
+                              n_train=rows.n_train, **settings)
     if rows.data:
         from rank_bert.experiment.text_sweep import TextSweep
-        return TextSweep(rows_of(rows), rows=rows, **settings)
+        return TextSweep(rows_of(rows), rows=rows, fit=fit, **settings)
     from rank_bert.experiment.sweep import Sweep
     source = rows.source or (None if tasks else 'sample')
     for o in tasks or (): check_source(source, o)
-    return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), **settings)
+    return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), fit=fit, **settings)
 
 # %% ../../nbs/commands/sweep.ipynb #77ac6dc7
 def _say_estimate(s):

@@ -204,6 +204,9 @@ def record_plan(
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
+        if (plan or sizes) and not any(hasattr(vars(c).get('save_pretrained'), '_before') for c in type(cfg).__mro__):
+            raise ImportError(f'rank_bert has no hook in the {type(cfg).__name__} of this transformers, so what you save '
+                'would open elsewhere with random weights: update rank_bert, or install another version of transformers')
         if plan or sizes: cfg.quantization_config = dict(record)
         elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
     return plan
