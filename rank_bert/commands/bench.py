@@ -30,7 +30,6 @@ from ..rank.decompose import factorise
 from ..rank.layers import LowRankLinear, replace_layers
 from ..settings import Fit, Latency, Rows, flat
 from ..train.glue_learner import glue_learner
-from ..train.lazy import LazyEmbedding
 
 # %% ../../nbs/commands/bench.ipynb #84616ba9
 def take_turns(
@@ -64,10 +63,10 @@ class _EpochTimer(Callback):
     def after_batch(self): self.n += len(self.yb[0])*self.training
     def after_train(self): self.seconds += time.perf_counter() - self.start
 
-def _learner_epochs(learn, epochs, *cbs):
+def _learner_epochs(learn, epochs):
     "Count sentences a second of epochs of a learner, without its progress bar."
     timer = _EpochTimer()
-    with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, 1e-4, cbs=[timer, *cbs])
+    with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, 1e-4, cbs=timer)
     return timer.n/timer.seconds
 
 # %% ../../nbs/commands/bench.ipynb #98d64141
@@ -111,7 +110,6 @@ def bench_train(
     if not find_spec('accelerate'):
         raise ImportError('the HF Trainer needs accelerate, which is not installed: pip install accelerate')
     contenders = {'bare loop': _bare_loop, 'glue_learner': _learner_epochs,
-        'with LazyEmbedding': lambda learn, epochs: _learner_epochs(learn, epochs, LazyEmbedding()),
         'Trainer, random': _trainer_epochs, 'Trainer, by length': partial(_trainer_epochs, by_length=True),
         'bare loop, padded to 128': partial(_bare_loop, width=128)}
     make = partial(_classifier_for, model, rows, fit.bs)

@@ -22,7 +22,6 @@ from ..models.anatomy import encoder_of
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.batches import hooked
 from ..rank.distances import DISTIL_LOSSES, Seen, check_heads, match_layers
-from ..rank.optimizer_state import optimizer_states
 from .learner import model_of
 
 # %% ../../nbs/train/distill.ipynb #e6199317
@@ -164,7 +163,7 @@ def make_projection(self:DistilCallback, width, to, device):
     opt.param_lists = [*opt.param_lists[:-1], [*opt.param_lists[-1], w]]
     def remove():
         opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
-        optimizer_states(opt).pop(w, None)
+        getattr(opt, 'opt', opt).state.pop(w, None)
     self._undo.append(remove)
 
 # %% ../../nbs/train/distill.ipynb #4bc66e83

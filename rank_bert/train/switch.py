@@ -15,7 +15,7 @@ from fastai.learner import Learner
 from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
-from ..models.anatomy import encoder_of
+from ..models.anatomy import encoder_of, linears
 from ..rank.layers import max_rank
 from ..rank.metrics import stable_rank
 from ..rank.optimizer_state import factorise
@@ -58,6 +58,8 @@ class LowRankSwitch(Constraint):
     def state_dict(self): return dict(rows=self.rows, switched=self.switched)
     def load_state_dict(self, state):
         self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
+        dense = {l.name for l in linears(self.learn.model) if l.rank is None}
+        if plan := {n: r for n, r in self.switched.items() if r and n in dense}: to_factors(self.learn, plan)
     def stable_ranks(self, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
     def waiting(self): return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
 
