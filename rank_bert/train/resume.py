@@ -64,8 +64,8 @@ class ResumeFit(FitCallback):
     def _is_skipping(self): return self.epoch < self.begin
 
 # %% ../../nbs/train/resume.ipynb #766303ef
-_KEPT = {'fit', 'epoch', 'n_epoch', 'settings', 'machine', 'seed', 'processes', 'plan', 'model', 'opt', 'grads', 'scaler',
-         'smooth', 'loader', 'callbacks'}
+_KEPT = set('fit epoch n_epoch settings machine seed processes plan model opt grads scaler smooth loader '
+            'callbacks'.split())
 
 def read_checkpoint(
     file:str|Path, # What `ResumeFit` has written
@@ -121,24 +121,6 @@ def mismatch(self:ResumeFit, s):
     if s['processes'] != n:
         return f"was written by {s['processes']} processes, now there are {n}: batches would differ"
 
-# %% ../../nbs/train/resume.ipynb #af319bbc
-@patch
-def put_back(self:ResumeFit, s):
-    "Put everything back as it was."
-    if odd := self.mismatch(s): raise ValueError(f'{self.file.name} {odd}')
-    if s['machine'] != machine_info():
-        warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: "
-                      'results will not be the same to the bit')
-    for c, (_, state) in zip(_with_state(self.learn), s['callbacks']): # first, since a switch replaces layers
-        if hasattr(type(c), 'load_state_dict'): c.load_state_dict(state)
-        else: self._later.append((c, state)) # they forget in before_fit
-    model = get_model(self.learn.model)
-    model.load_state_dict(s['model'])
-    self.opt.load_state_dict(s['opt'])
-    for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
-    vars(_fastai_loader(self.dls.train)).update(s['loader'])
-    self.begin, self.resume, self._restore = s['epoch'], False, s
-
 # %% ../../nbs/train/resume.ipynb #710804b6
 @patch
 def before_fit(self:ResumeFit):
@@ -155,10 +137,24 @@ def before_fit(self:ResumeFit):
     if not self.resume: return
     s = read_checkpoint(self.file)
     self.seed = s['seed']
-    if s['fit'] == self.fits: return self.put_back(s)
-    print(f"fit {self.fits} is skipped: {self.file.name} is of fit {s['fit']} (the first is 0)")
-    self.begin = self.n_epoch
-    for c in _with_state(self.learn): c.run = False
+    if s['fit'] != self.fits:
+        print(f"fit {self.fits} is skipped: {self.file.name} is of fit {s['fit']} (the first is 0)")
+        self.begin = self.n_epoch
+        for c in _with_state(self.learn): c.run = False
+        return
+    if odd := self.mismatch(s): raise ValueError(f'{self.file.name} {odd}')
+    if s['machine'] != machine_info():
+        warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: "
+                      'results will not be the same to the bit')
+    for c, (_, state) in zip(_with_state(self.learn), s['callbacks']): # first, since a switch replaces layers
+        if hasattr(type(c), 'load_state_dict'): c.load_state_dict(state)
+        else: self._later.append((c, state)) # they forget in before_fit
+    model = get_model(self.learn.model)
+    model.load_state_dict(s['model'])
+    self.opt.load_state_dict(s['opt'])
+    for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
+    vars(_fastai_loader(self.dls.train)).update(s['loader'])
+    self.begin, self.resume, self._restore = s['epoch'], False, s
 
 # %% ../../nbs/train/resume.ipynb #d3bf5742
 @patch

@@ -85,12 +85,6 @@ def before_fit(self:LowRankSwitch):
     self.look(0., [n for n in self.waiting() if not self.stable_ranks(n)])
     if self.at == 0: self.switch(self.waiting(), 0.)
 
-# %% ../../nbs/train/switch.ipynb #d35bb619
-@patch
-def settled(self:LowRankSwitch, name):
-    "Tell whether the stable rank of a layer has settled."
-    return len(s := self.stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
-
 # %% ../../nbs/train/switch.ipynb #cf773aba
 @patch
 def after_batch(self:LowRankSwitch):
@@ -100,7 +94,7 @@ def after_batch(self:LowRankSwitch):
     if self.at is not None: return self.switch(names, now) if now >= self.at else None
     if int(now/self.every + 1e-9) == int(before/self.every + 1e-9): return
     self.look(now, names)
-    settled = [n for n in names if self.settled(n)]
+    settled = [n for n in names if len(s := self.stable_ranks(n)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]]
     if settled and (self.layerwise or settled == names): self.switch(settled, now)
 
 # %% ../../nbs/train/switch.ipynb #5a35c45f
