@@ -254,9 +254,8 @@ class Fit(Settings):
     pretrained:bool=False # Use pretrained weights, or fail
     scratch:bool=False # Start from random weights
     bf16:bool=False # Compute in bfloat16
-    lazy_embedding:bool=False # Update a word's vector when a batch reads it: the same weights, sooner with many words
     seed:Seed=42 # Seed of everything that is random
-    log:one_of('tensorboard', 'wandb')=None # Log the fit, beside the folder that is written or in its folder logs
+    log:bool=False # Log the fit for TensorBoard, beside the folder that is written or in its folder logs
 
     def __post_init__(self):
         super().__post_init__()

@@ -84,7 +84,7 @@ def sweep(
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
     rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
-    fit:Fit.but('seed', 'bf16', 'lazy_embedding')=_FIT,
+    fit:Fit.but('seed', 'bf16')=_FIT,
     goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
     latency:Latency.but('repeats')=Latency(),
     runs:Runs=Runs(),

@@ -76,11 +76,9 @@ def finetune(
                          f'{option("data")} with a file of yours')
     if fit.epochs == 0: raise ValueError(f'{option("epochs")} must be a whole number of at least 1, got 0')
     out = out_folder(output.out or f'runs/{rows.task or Path(rows.data).stem}', output.overwrite)
-    from rank_bert.train.lazy import LazyEmbedding
     from rank_bert.train.learner import default_epochs, default_lr
     from rank_bert.train.tracking import tracker
-    cbs = [tracker(fit.log, f'{out}-log')] if fit.log else []
-    if fit.lazy_embedding: cbs.append(LazyEmbedding())
+    cbs = [tracker(f'{out}-log')] if fit.log else []
     settings = dict(n_train=rows.n_train, bs=fit.bs, max_length=rows.max_length, seed=fit.seed,
                     tokenizer=rows.tokenizer, bf16=fit.bf16)
     learn = rows_learner(model, chosen, pretrained=fit.weights, **settings)
@@ -92,8 +90,7 @@ def finetune(
         f'validation rows; weights: {origin}')
     fit_aloud(learn, epochs, lr, *cbs)
     if not is_first(): return # of several processes, see `over_devices`
-    settings |= dict(rows_record(learn, chosen), model=model, rows=n, epochs=epochs, lr=lr,
-                     lazy_embedding=fit.lazy_embedding)
+    settings |= dict(rows_record(learn, chosen), model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
     say_scores(results['metrics'])

@@ -62,7 +62,7 @@ class Sweep(Runner):
         allocators:str|tuple=('default',), # Keys of `ALLOCATORS`, or 'default' for what suits each method
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         rows:Rows.only('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
-        fit:Fit.but('seed', 'bf16', 'lazy_embedding')=Fit(epochs=4),
+        fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
         goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
         latency:Latency.but('repeats')=Latency(),
         runs:Runs.but('dry_run')=Runs(),
@@ -213,7 +213,7 @@ def tune(self:Sweep,
     start, fit = time.perf_counter(), self.fit
     learn = self._learner(run, run.model, pretrained=fit.weights, tokenizer=self.rows.tokenizer)
     lr, origin = fit.lr or default_lr(learn.model), learn.hf_model.weights_from
-    cbs = [tracker(fit.log, self.folder/'logs'/folder.name)] if fit.log else []
+    cbs = [tracker(self.folder/'logs'/folder.name)] if fit.log else []
     with learn.no_bar(), learn.no_logging():
         if fit.epochs: learn.fit_one_cycle(fit.epochs, lr, cbs=[*cbs, Callback(after_epoch=lambda cb: tick())])
     with new_folder(folder) as tmp:

@@ -16,7 +16,6 @@ from pathlib import Path
 import torch
 from fastai.callback.core import Callback
 from fastai.learner import Learner
-from fastcore.basics import patch
 
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
@@ -50,20 +49,6 @@ def _head_names(hf):
     own = f'{hf.base_model_prefix}.'
     parts = parameter_parts(hf)['head']
     return [*dict.fromkeys(f'{own}pooler' if n.startswith(own) else n.partition('.')[0] for n in parts)]
-
-# %% ../../nbs/train/adapters.ipynb #655edea4
-def _check_modules(hf, ranks, head):
-    "Raise `ValueError` unless PEFT can put adapters beside the layers of `ranks`, and train the modules of `head`."
-    name, modules = type(hf).__name__, {n for n, _ in hf.named_modules()}
-    for n in (n for n in ranks if n not in modules):
-        roles = [*dict.fromkeys(l.role for l in linears(hf) if l.name in modules)]
-        n = n.removesuffix('.linear')
-        raise ValueError(f"{n} is a bare parameter of {name}, which PEFT cannot adapt: choose from roles={roles}")
-    inside = {id(p) for p in hf.base_model.parameters()}
-    for n in head:
-        if not n.endswith('pooler') and any(id(p) in inside for p in hf.get_submodule(n).parameters()):
-            raise ValueError(f"{n}, the head of {name}, shares weights with the embeddings, "
-                             "so you cannot train it apart: pass head=False")
 
 # %% ../../nbs/train/adapters.ipynb #17158909
 LORA_VARIANTS = Registry('variant') # f(`RankPlan` of the adapters, **settings) -> PEFT config
@@ -135,8 +120,16 @@ def add_lora(
     if variant == 'adalora' and not isinstance(model, Learner):
         raise ValueError("variant='adalora' moves rank while it trains: pass a learner")
     ranks, names = _adapter_ranks(hf, r, roles), _head_names(hf) if head else []
-    _check_modules(hf, ranks, names)
-    task = 'SEQ_CLS' if head and type(hf).__name__.endswith('ForSequenceClassification') else None
+    cls, inside = type(hf).__name__, {id(p) for p in hf.base_model.parameters()}
+    modules = {n for n, _ in hf.named_modules()}
+    if bare := [n.removesuffix('.linear') for n in ranks if n not in modules]:
+        roles = [*dict.fromkeys(l.role for l in linears(hf) if l.name in modules)]
+        raise ValueError(f"{bare[0]} is a bare parameter of {cls}, which PEFT cannot adapt: choose from roles={roles}")
+    for n in names:
+        if not n.endswith('pooler') and any(id(p) in inside for p in hf.get_submodule(n).parameters()):
+            raise ValueError(f"{n}, the head of {cls}, shares weights with the embeddings, "
+                             "so you cannot train it apart: pass head=False")
+    task = 'SEQ_CLS' if head and cls.endswith('ForSequenceClassification') else None
     settings = dict(lora_alpha=alpha, lora_dropout=dropout, task_type=task, modules_to_save=names or None)
     config = make(ranks, **settings, **kwargs)
     from peft import get_peft_model # `make` has told if it is missing
@@ -146,6 +139,12 @@ def add_lora(
     return model
 
 # %% ../../nbs/train/adapters.ipynb #0e8f11fe
+def _off_orthogonal(hf):
+    "Measure how far AdaLoRA's factors are from orthogonal, on average."
+    ps = [p if 'lora_A' in n else p.T for n, p in hf.named_parameters() if 'lora_A' in n or 'lora_B' in n]
+    return sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
+
+# %% ../../nbs/train/adapters.ipynb #4f21255f
 class AdaLoRA(Callback):
     "Move AdaLoRA's ranks while a learner trains. `add_lora` adds it."
     order, run_valid = 5, False # before gradient accumulation, which scales the loss that this makes
@@ -159,27 +158,17 @@ class AdaLoRA(Callback):
         config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
         config.total_step, config.tinit, config.tfinal, config.rank_pattern = max(n, 1), n//10, 3*n//10, None
         self.tuner.rankallocator.reset_ipt()
+    def after_loss(self):
+        "Add the term for orthogonality."
+        w = self.tuner.peft_config['default'].orth_reg_weight
+        if w and self.training: self.learn.loss_grad = self.loss_grad + w*_off_orthogonal(encoder_of(self.learn.model))
 
-# %% ../../nbs/train/adapters.ipynb #4f21255f
-def _off_orthogonal(hf):
-    "Measure how far AdaLoRA's factors are from orthogonal, on average."
-    ps = [p if 'lora_A' in n else p.T for n, p in hf.named_parameters() if 'lora_A' in n or 'lora_B' in n]
-    return sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
-
-@patch
-def after_loss(self:AdaLoRA):
-    "Add the term for orthogonality."
-    w = self.tuner.peft_config['default'].orth_reg_weight
-    if w and self.training: self.learn.loss_grad = self.loss_grad + w*_off_orthogonal(encoder_of(self.learn.model))
-
-# %% ../../nbs/train/adapters.ipynb #31becc6e
-@patch
-def after_step(self:AdaLoRA):
-    "Let PEFT reduce the ranks."
-    if not self.skipped:
-        self.steps += 1
-        self.tuner.update_and_allocate(self.steps)
-    self.skipped = False
+    def after_step(self):
+        "Let PEFT reduce the ranks."
+        if not self.skipped:
+            self.steps += 1
+            self.tuner.update_and_allocate(self.steps)
+        self.skipped = False
 
 # %% ../../nbs/train/adapters.ipynb #7b89820b
 def load_lora(

@@ -22,33 +22,30 @@ from ..models.anatomy import encoder_of
 from ..models.base_models import BertWrapper, problem_type
 from ..rank.batches import hooked
 from ..rank.distances import DISTIL_LOSSES, Seen, check_heads, match_layers
-from ..rank.optimizer_state import optimizer_states
 from .learner import model_of
-
-# %% ../../nbs/train/distill.ipynb #e6199317
-def _shared_facts(o):
-    "Tabulate what a teacher and its student must have in common, with None for what a model or learner does not say."
-    enc, names = model_of(o), [str(v).casefold() for v in model_of(o).config.id2label.values()]
-    learn = o if isinstance(o, Learner) else None
-    tokenizer = getattr(getattr(learn, 'dls', None), 'tokenizer', None)
-    return {'task': getattr(learn, 'task', '') or None,
-            'kind of task': type(enc).__name__.partition('For')[2] or 'none (a bare encoder has no logits)',
-            'kind of head': problem_type(enc.config), 'number of labels': enc.config.num_labels,
-            'labels': None if any(v.startswith('label_') for v in names) else names,
-            'vocabulary size': enc.config.vocab_size,
-            'words': tokenizer and tokenizer.get_vocab()}
 
 # %% ../../nbs/train/distill.ipynb #c31f610e
 def _check_pair(student, teacher):
-    "Raise `ValueError` if a teacher and a student do not belong together."
+    "Raise `ValueError` if a teacher and a student do not belong together, as far as the models or learners say."
     params = [{id(p) for p in model_of(o).parameters()} for o in (student, teacher)]
     if params[0] & params[1]:
         raise ValueError('teacher and student share weights, so the teacher would change as the student learns: '
                          'give a copy')
-    ours, theirs = _shared_facts(student), _shared_facts(teacher)
-    for k, s in ours.items():
-        if s is None or theirs[k] is None or s == theirs[k]: continue
-        got = '' if k == 'words' else f', got {theirs[k]} and {s}'
+    facts = []
+    for o in (student, teacher):
+        enc, names = model_of(o), [str(v).casefold() for v in model_of(o).config.id2label.values()]
+        learn = o if isinstance(o, Learner) else None
+        tokenizer = getattr(getattr(learn, 'dls', None), 'tokenizer', None)
+        facts.append({
+            'task': getattr(learn, 'task', '') or None,
+            'kind of task': type(enc).__name__.partition('For')[2] or 'none (a bare encoder has no logits)',
+            'kind of head': problem_type(enc.config), 'number of labels': enc.config.num_labels,
+            'labels': None if any(v.startswith('label_') for v in names) else names,
+            'vocabulary size': enc.config.vocab_size, 'words': tokenizer and tokenizer.get_vocab()})
+    for k, ours in facts[0].items():
+        theirs = facts[1][k]
+        if ours is None or theirs is None or ours == theirs: continue
+        got = '' if k == 'words' else f', got {theirs} and {ours}'
         raise ValueError(f'teacher and student must have the same {k}{got}: choose a teacher of the same task')
 
 # %% ../../nbs/train/distill.ipynb #fc33c3a7
@@ -76,15 +73,6 @@ def _unhook(enc):
 # %% ../../nbs/train/distill.ipynb #eddfa1b0
 def _scheduled(value, progress): return float(value(progress)) if callable(value) else float(value)
 
-def _check_weights(weights):
-    "Raise `ValueError` unless weights name losses, at least one of the teacher's."
-    for k, v in weights.items():
-        check_name(k, 'loss', ['task', *DISTIL_LOSSES])
-        if not callable(v): check_positive(v, f'the weight of {k!r}', zero=True)
-    if not any(callable(v) or v > 0 for k, v in weights.items() if k != 'task'):
-        raise ValueError(f'weights {weights!r} do not use the teacher: '
-                         f'give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
-
 # %% ../../nbs/train/distill.ipynb #9c4f710d
 class DistilCallback(Callback):
     "Train the model of a learner with the outputs of a larger one."
@@ -97,7 +85,12 @@ class DistilCallback(Callback):
     ):
         self.teacher, self.temperature, self.layer_map = teacher, temperature, layer_map
         self.weights = dict(soft=5., task=2., cosine=1.) if weights is None else dict(weights)
-        _check_weights(self.weights)
+        for k, v in self.weights.items():
+            check_name(k, 'loss', ['task', *DISTIL_LOSSES])
+            if not callable(v): check_positive(v, f'the weight of {k!r}', zero=True)
+        if not any(callable(v) or v > 0 for k, v in self.weights.items() if k != 'task'):
+            raise ValueError(f'weights {self.weights!r} do not use the teacher: '
+                             f'give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
         if not callable(temperature): check_positive(temperature, 'temperature')
         model_of(teacher) # raises for what is no model
         self.rows, self.projection, self._undo, self._seen = [], None, [], None
@@ -129,21 +122,10 @@ def before_fit(self:DistilCallback):
     self.restore()
     student, teacher = encoder_of(self.learn.model), model_of(self.teacher)
     _check_pair(self.learn, self.teacher)
-    self._model = teacher
     if self.asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
-    self.prepare(student)
-    self.rows, self._read = [], BertWrapper(teacher)._inputs
-    self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
-    self.learn.remove_cbs(_Restore)
-    self.learn.add_cb(_Restore(self))
-
-# %% ../../nbs/train/distill.ipynb #0c39ad81
-@patch
-def prepare(self:DistilCallback, student):
-    "Set up the teacher, the attention, and the projection."
-    teacher, device = self._model, next(student.parameters()).device
-    home, modes = next(teacher.parameters()).device, [(m, m.training) for m in teacher.modules()]
+    device, home = (next(m.parameters()).device for m in (student, teacher))
+    modes = [(m, m.training) for m in teacher.modules()]
     self._undo += [lambda: teacher.to(home), lambda: [setattr(m, 'training', t) for m, t in modes]]
     self._undo += [partial(_unhook, m) for m in (student, teacher)]
     teacher.to(device).eval()
@@ -151,21 +133,20 @@ def prepare(self:DistilCallback, student):
         for m in (student, teacher):
             self._undo.append(partial(m.set_attn_implementation, m.config._attn_implementation))
             m.set_attn_implementation('eager')
-    widths = [m.config.hidden_size for m in (student, teacher)]
-    if self.asks('hidden') and widths[0] != widths[1]: self.make_projection(*widths, device)
-
-# %% ../../nbs/train/distill.ipynb #8435f603
-@patch
-def make_projection(self:DistilCallback, width, to, device):
-    "Make a projection that the optimizer trains, or take that of the last fit."
-    if self.projection is None or (self.projection.in_features, self.projection.out_features) != (width, to):
-        self.projection = nn.Linear(width, to, bias=False)
-    opt, w = self.learn.opt, self.projection.to(device).weight
-    opt.param_lists = [*opt.param_lists[:-1], [*opt.param_lists[-1], w]]
-    def remove():
-        opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
-        optimizer_states(opt).pop(w, None)
-    self._undo.append(remove)
+    width, to = (m.config.hidden_size for m in (student, teacher))
+    if self.asks('hidden') and width != to:
+        if self.projection is None or (self.projection.in_features, self.projection.out_features) != (width, to):
+            self.projection = nn.Linear(width, to, bias=False)
+        opt, w = self.learn.opt, self.projection.to(device).weight
+        opt.param_lists = [*opt.param_lists[:-1], [*opt.param_lists[-1], w]]
+        def remove():
+            opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
+            getattr(opt, 'opt', opt).state.pop(w, None)
+        self._undo.append(remove)
+    self.rows, self._model, self._read = [], teacher, BertWrapper(teacher)._inputs
+    self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
+    self.learn.remove_cbs(_Restore)
+    self.learn.add_cb(_Restore(self))
 
 # %% ../../nbs/train/distill.ipynb #4bc66e83
 @patch
@@ -220,22 +201,18 @@ def after_pred(self:DistilCallback):
             'output_attentions' in ask and [o.attentions[i-1] for i in layers if o.attentions], mask, kind)
     self._seen = matched(out, range(1, len(self.pairs) + 1)), matched(theirs, self.pairs)
 
-# %% ../../nbs/train/distill.ipynb #90a74956
-@patch
-def losses(self:DistilCallback):
-    "Compute each loss that has a weight now."
-    s, t = self._seen
-    if self.projection is not None and s.hidden:
-        s = s._replace(hidden=[self.projection(h.to(self.projection.weight.dtype)) for h in s.hidden])
-    s, temperature = s._replace(logits=self.pred), _scheduled(self.temperature, self.pct_train)
-    return {k: DISTIL_LOSSES[k].f(s, t, temperature) for k, w in self._now.items() if w and k != 'task'}
-
 # %% ../../nbs/train/distill.ipynb #7e9d46d5
 @patch
 def after_loss(self:DistilCallback):
     "Replace the loss by the weighted sum."
     task = self.loss_grad.as_subclass(torch.Tensor)
-    terms = {'task': task} | (self.losses() if self._seen is not None else {})
+    terms = {'task': task}
+    if self._seen is not None:
+        s, t = self._seen
+        if self.projection is not None and s.hidden:
+            s = s._replace(hidden=[self.projection(h.to(self.projection.weight.dtype)) for h in s.hidden])
+        s, temperature = s._replace(logits=self.pred), _scheduled(self.temperature, self.pct_train)
+        terms |= {k: DISTIL_LOSSES[k].f(s, t, temperature) for k, w in self._now.items() if w and k != 'task'}
     total = sum(w*terms[k] for k, w in self._now.items() if w)
     self.learn.loss_grad = total if isinstance(total, torch.Tensor) else 0*task
     self.learn.loss = self.learn.loss_grad.clone()

@@ -16,16 +16,6 @@ from fastai.callback.core import Callback
 from fastai.torch_core import num_distrib, rank_distrib
 from torch import distributed
 
-# %% ../../nbs/train/distributed.ipynb #dis00009
-def _gather_rows(pred, n, world):
-    "Collect the predictions for all `n` rows of a batch, in their order, from all processes."
-    if n < world: return pred
-    most = -(-n//world)
-    full = torch.cat([pred, pred[:1].expand(most - len(pred), *pred.shape[1:])]).contiguous()
-    parts = [torch.empty_like(full) for _ in range(world)]
-    distributed.all_gather(parts, full)
-    return torch.stack(parts, 1).flatten(0, 1)[:n]
-
 # %% ../../nbs/train/distributed.ipynb #0d5367fe
 class ShareBatches(Callback):
     "Give each process its rows of every batch, so that all together train and validate as one process does."
@@ -39,22 +29,15 @@ class ShareBatches(Callback):
         self.learn.yb = tuple(o[rows] for o in self.yb)
     def after_pred(self):
         if self.training: return
-        self.learn.pred = _gather_rows(self.pred, self.n, num_distrib())
         self.learn.xb, self.learn.yb = self.whole
+        if self.n < (world := num_distrib()): return
+        most = -(-self.n//world)
+        full = torch.cat([self.pred, self.pred[:1].expand(most - len(self.pred), *self.pred.shape[1:])]).contiguous()
+        parts = [torch.empty_like(full) for _ in range(world)]
+        distributed.all_gather(parts, full)
+        self.learn.pred = torch.stack(parts, 1).flatten(0, 1)[:self.n]
     def after_loss(self):
         if self.training: self.learn.loss_grad = self.loss_grad*self.share
-
-# %% ../../nbs/train/distributed.ipynb #dis00012
-def _trainer():
-    "Make fastai's callback that wraps the model for several processes, without its loaders."
-    if not find_spec('accelerate'):
-        raise ImportError('several devices need accelerate, which is not installed: pip install accelerate')
-    from fastai.distributed import DistributedTrainer
-    class _SameBatches(DistributedTrainer):
-        def _wrap_dl(self, dl):
-            dl.to(self.accelerator.device)
-            return dl
-    return _SameBatches(sync_bn=False, cpu=not torch.cuda.is_available())
 
 # %% ../../nbs/train/distributed.ipynb #a374d0a1
 @contextmanager
@@ -62,5 +45,14 @@ def over_devices(
     learn, # A `Learner`
 ):
     "Fit over the processes of a launcher as in a single one."
-    cbs = [_trainer(), ShareBatches()] if num_distrib() > 1 else []
+    cbs = []
+    if num_distrib() > 1:
+        if not find_spec('accelerate'):
+            raise ImportError('several devices need accelerate, which is not installed: pip install accelerate')
+        from fastai.distributed import DistributedTrainer
+        class _SameBatches(DistributedTrainer):
+            def _wrap_dl(self, dl):
+                dl.to(self.accelerator.device)
+                return dl
+        cbs = [_SameBatches(sync_bn=False, cpu=not torch.cuda.is_available()), ShareBatches()]
     with learn.added_cbs(cbs): yield learn

@@ -55,51 +55,24 @@ def before_fit(self:GaLore):
 # %% ../../nbs/train/galore.ipynb #9ffe2e1b
 @patch
 def shrink(self:GaLore):
-    "Replace every matrix and its gradient by a small one."
+    "Replace every matrix and its gradient by a small one, and turn the optimizer state to its basis."
     hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
     for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
         if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue
         state, grad, left = states.get(p, {}), p.grad, p.shape[0] <= p.shape[1]
-        basis = self._bases[p] = self.turn_to(p, state, grad, left)
-        self._full[p] = p.data, grad
+        old = basis = state.get('subspace', self._bases.get(p))
+        if old is None or self._count % self.every == 0:
+            wide = torch.promote_types(grad.dtype, torch.float32)
+            basis = leading_right((grad.T if left else grad).to(wide), self.rank)
+        small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
+        if old is not None and basis is not old: state.update(turn_state(state, small, basis.T@old, left))
+        if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()):
+            state.update(turn_state(state, p.shape, basis.T, left))
+        self._full[p], self._bases[p] = (p.data, grad), basis
         part = (basis.T.to(grad)@grad if left else grad@basis.to(grad)).contiguous()
         p.grad, p.data = None, torch.zeros_like(part)
         p.grad = part
     self._count += 1
-
-# %% ../../nbs/train/galore.ipynb #3fd47a2f
-@patch
-def turn_to(self:GaLore, p, state, grad, left):
-    "Choose the basis for a matrix, and turn its optimizer state to it."
-    old = state.get('subspace', self._bases.get(p))
-    basis = old
-    if old is None or self._count % self.every == 0:
-        basis = leading_right((grad.T if left else grad).to(torch.promote_types(grad.dtype, torch.float32)), self.rank)
-    small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
-    if old is not None and basis is not old: state.update(turn_state(state, small, basis.T@old, left))
-    if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()):
-        state.update(turn_state(state, p.shape, basis.T, left))
-    return basis
-
-# %% ../../nbs/train/galore.ipynb #f641c5e8
-@patch
-def restore(self:GaLore):
-    "Put the matrices and gradients back."
-    for p, (data, grad) in self._full.items():
-        p.grad, p.data = None, data
-        p.grad = grad
-    self._full = {}
-
-# %% ../../nbs/train/galore.ipynb #acba5d82
-@patch
-def carry_back(self:GaLore, steps):
-    "Apply the steps of the small matrices to the real ones."
-    hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
-    for p, step in steps.items():
-        basis, h = self._bases[p].to(step), hypers[p]
-        back = basis@step if p.shape[0] <= p.shape[1] else step@basis.T
-        p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(back, alpha=self.scale)
-        if states.get(p): states[p]['subspace'] = self._bases[p]
 
 # %% ../../nbs/train/galore.ipynb #beb1b888
 def _small_step(learn):
@@ -113,5 +86,15 @@ def _small_step(learn):
         learn.opt.step()
         steps = [{p: p.data for p in cb._full} for cb in cbs]
     finally:
-        for cb in cbs: cb.restore()
-    for cb, s in zip(cbs, steps): cb.carry_back(s)
+        for cb in cbs:
+            for p, (data, grad) in cb._full.items():
+                p.grad, p.data = None, data
+                p.grad = grad
+            cb._full = {}
+    hypers, states = hypers_of(learn.opt), optimizer_states(learn.opt)
+    for cb, small in zip(cbs, steps):
+        for p, step in small.items():
+            basis, h = cb._bases[p].to(step), hypers[p]
+            back = basis@step if p.shape[0] <= p.shape[1] else step@basis.T
+            p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(back, alpha=cb.scale)
+            if states.get(p): states[p]['subspace'] = cb._bases[p]

@@ -12,6 +12,7 @@ import json, os
 from pathlib import Path
 
 import matplotlib.pyplot as plt, numpy as np, pandas as pd
+from fastcore.basics import listify
 
 from ..checks import check_name
 from ..io import new_file
@@ -63,40 +64,6 @@ def read_history(
     "Read what a monitor has recorded."
     return history_table(read_records(path))
 
-# %% ../../nbs/train/history.ipynb #b7cef2ca
-def _history_to_draw(history, what, metric, roles, heads):
-    "Select the rows to draw, as a table of steps by (role, layer, head), and make its title."
-    if not len(history): raise ValueError('the history is empty: fit first')
-    what = check_name(what or history.what.iloc[0], 'what', history.what.unique())
-    h = history[history.what == what]
-    metric = check_name(metric or h.metric.iloc[0], 'metric', h.metric.unique())
-    h = h[(h.metric == metric) & (h['head'].notna() if heads else h['head'].isna())]
-    if roles is not None:
-        roles = [roles] if isinstance(roles, str) else list(roles)
-        h = h[h.role.isin([check_name(r, 'role', h.role.unique()) for r in roles])]
-    h = h.assign(head=h['head'].fillna(-1))
-    table = h.pivot_table(index='step', columns=['role', 'layer', 'head'], values='value', sort=False)
-    return table, f'{what}: {metric}'
-
-# %% ../../nbs/train/history.ipynb #55912430
-def _draw_lines(ax, t):
-    "Draw one line for each layer and head."
-    depth = max(l for l, _ in t)+1
-    for l, h in t:
-        color, label = plt.cm.viridis((l+1)/(depth+1)), f'layer {l}' if h < 1 else None
-        ax.plot(t.index, t[l, h], color=color, marker='.', ms=4, lw=1, label=label)
-    ax.set(xlabel='step', ylim=(0, None))
-
-# %% ../../nbs/train/history.ipynb #9243b2b0
-def _draw_heatmap(ax, t, top):
-    "Draw a row for each layer and head, a column for each record."
-    image = ax.imshow(t.T.astype(float), aspect='auto', origin='lower', vmin=0, vmax=top, interpolation='nearest')
-    ticks = np.unique(np.linspace(0, len(t)-1, min(5, len(t))).round().astype(int))
-    names = [f'{l}' if h < 0 else f'{l}.{h}' for l, h in t]
-    ax.set(xlabel='step', xticks=ticks, xticklabels=t.index[ticks])
-    ax.set(ylabel='layer', yticks=range(t.shape[1]), yticklabels=names)
-    return image
-
 # %% ../../nbs/train/history.ipynb #ad18875a
 def plot_rank_history(
     history, # A `RankMonitor`, its `history`, or the file it wrote
@@ -110,14 +77,32 @@ def plot_rank_history(
     check_name(kind, 'kind', ('lines', 'heatmap'))
     history = getattr(history, 'history', history)
     if not isinstance(history, pd.DataFrame): history = read_history(history)
-    table, title = _history_to_draw(history, what, metric, roles, heads)
+    if not len(history): raise ValueError('the history is empty: fit first')
+    what = check_name(what or history.what.iloc[0], 'what', history.what.unique())
+    h = history[history.what == what]
+    metric = check_name(metric or h.metric.iloc[0], 'metric', h.metric.unique())
+    h = h[(h.metric == metric) & (h['head'].notna() if heads else h['head'].isna())]
+    if roles is not None: h = h[h.role.isin([check_name(r, 'role', h.role.unique()) for r in listify(roles)])]
+    h = h.assign(head=h['head'].fillna(-1))
+    table = h.pivot_table(index='step', columns=['role', 'layer', 'head'], values='value', sort=False)
     names = list(dict.fromkeys(table.columns.get_level_values('role')))
-    axs = panels(len(names))
+    axs, top = panels(len(names)), float(np.nanmax(table))
     for ax, role in zip(axs, names):
         t = table[role]
-        image = _draw_lines(ax, t) if kind == 'lines' else _draw_heatmap(ax, t, float(np.nanmax(table)))
-        ax.set_title(role)
-    axs[0].figure.suptitle(title)
+        if kind == 'heatmap':
+            ticks = np.unique(np.linspace(0, len(t) - 1, min(5, len(t))).round().astype(int))
+            image = ax.imshow(t.T.astype(float), aspect='auto', origin='lower', vmin=0, vmax=top,
+                              interpolation='nearest')
+            ax.set(xticks=ticks, xticklabels=t.index[ticks], ylabel='layer', yticks=range(t.shape[1]),
+                   yticklabels=[f'{l}' if h < 0 else f'{l}.{h}' for l, h in t])
+        else:
+            depth = max(l for l, _ in t) + 1
+            for l, h in t:
+                ax.plot(t.index, t[l, h], color=plt.cm.viridis((l + 1)/(depth + 1)), marker='.', ms=4, lw=1,
+                        label=f'layer {l}' if h < 1 else None)
+            ax.set(ylim=(0, None))
+        ax.set(title=role, xlabel='step')
+    axs[0].figure.suptitle(f'{what}: {metric}')
     if kind == 'lines': axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     else: axs[0].figure.colorbar(image, ax=list(axs))
     return axs

@@ -53,17 +53,14 @@ class Projection:
         self._parts = tuple(o.to(device) for o in self._parts)
         return self._parts
 
-# %% ../../nbs/train/intrinsic.ipynb #ea240398
-@patch
-def up(self:Projection, v):
-    "Apply the projection: n numbers, P v, from the d of `v`."
-    return self.kind.up(self.parts(v.device), v).flatten()[:self.n]
+    def up(self, v):
+        "Apply the projection: n numbers, P v, from the d of `v`."
+        return self.kind.up(self.parts(v.device), v).flatten()[:self.n]
 
-@patch
-def down(self:Projection, g):
-    "Apply the transpose: d numbers, P^T g, from the n of `g`."
-    blocks = nn.functional.pad(g, (0, self.blocks*self.width - self.n)).view(-1, self.width)
-    return self.kind.down(self.parts(g.device), blocks)[:self.d]
+    def down(self, g):
+        "Apply the transpose: d numbers, P^T g, from the n of `g`."
+        blocks = nn.functional.pad(g, (0, self.blocks*self.width - self.n)).view(-1, self.width)
+        return self.kind.down(self.parts(g.device), blocks)[:self.d]
 
 # %% ../../nbs/train/intrinsic.ipynb #ccb7f8f1
 class Subspace(nn.Module):

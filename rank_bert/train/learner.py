@@ -121,17 +121,6 @@ def model_of(
     "Find the transformers model in a learner or a module."
     return encoder_of(model.model if isinstance(model, Learner) else model)
 
-# %% ../../nbs/train/learner.ipynb #d1f00002
-def _check_step(learn):
-    "Raise an error if the loss, a learning rate or a weight decay is not finite."
-    if hasattr(learn, 'lr_finder') or not len(learn.yb): return
-    hypers = learn.opt.hypers
-    for h in hypers if learn.training else ():
-        check_positive(h['lr'], 'the learning rate', zero=True)
-        check_positive(h.get('wd') or 0., 'the weight decay', zero=True)
-    check_loss(learn.loss_grad, lambda: f" in epoch {learn.epoch + 1}, {'' if learn.training else 'validation '}batch "
-        f"{learn.iter + 1} of {learn.n_iter}, at a learning rate of {max(h['lr'] for h in hypers):g}")
-
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
     "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
@@ -142,7 +131,13 @@ class EncoderLearner(Learner):
     def _call_one(self, event_name):
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
-        if event_name == 'after_loss' and not self.lock.locked(): _check_step(self)
+        if event_name != 'after_loss' or self.lock.locked() or hasattr(self, 'lr_finder') or not len(self.yb): return
+        hypers = self.opt.hypers
+        for h in hypers if self.training else ():
+            check_positive(h['lr'], 'the learning rate', zero=True)
+            check_positive(h.get('wd') or 0., 'the weight decay', zero=True)
+        check_loss(self.loss_grad, lambda: f" in epoch {self.epoch + 1}, {'' if self.training else 'validation '}batch "
+            f"{self.iter + 1} of {self.n_iter}, at a learning rate of {max(h['lr'] for h in hypers):g}")
     def _bn_bias_state(self, with_bias): # fastai asks this for what not to decay
         if not with_bias: return super()._bn_bias_state(False)
         return L(self.opt.state[p] for n, p in self.model.named_parameters() if re.search('bias|norm', n.lower()))

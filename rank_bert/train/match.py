@@ -48,38 +48,6 @@ def _match_vocab(hf, folder, tokenizer):
         warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
                       f"its token {i} is {token!r}, there {theirs!r}")
 
-# %% ../../nbs/train/match.ipynb #5d1a0017
-def _match_padding(hf, tokenizer):
-    "Let the tokenizer pad on the left if the model's head reads the last position."
-    if family_of(hf).padding_side == tokenizer.padding_side or tokenizer.padding_side == 'left': return
-    warnings.warn(f"{type(hf).__name__} reads the last position of a text: the tokenizer's padding_side is now 'left'")
-    tokenizer.padding_side = 'left'
-
-# %% ../../nbs/train/match.ipynb #5d1a0020
-def _name_labels(hf, vocab):
-    "Write the label names of the data into the model's config."
-    if vocab is None: return
-    names, have = [str(o) for o in vocab], list(hf.config.id2label.values())
-    ours, theirs = ([o.casefold() for o in v] for v in (names, have))
-    if sorted(ours) == sorted(theirs) and ours != theirs:
-        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
-                         "pass the labels in the model's order")
-    if ours != theirs and not all(o.startswith('label_') for o in theirs):
-        warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
-    hf.config.id2label = dict(enumerate(names))
-    hf.config.label2id = {n: i for i, n in enumerate(names)}
-
-# %% ../../nbs/train/match.ipynb #ad53cca4
-def _match_head(hf, dls):
-    "Choose the kind of head that suits the labels of the data."
-    has, multi, several = problem_type(hf.config), 'multi_label_classification', getattr(dls, 'multi_label', False)
-    if not several and has == multi:
-        raise ValueError('the model gives several labels a text, and the data have one: '
-                         'give lists of labels, or another model')
-    if several and (hf.config.problem_type or multi) != multi:
-        warnings.warn(f'the head of the model was trained for {has}; from here on it is for {multi}')
-    return multi if several else has
-
 # %% ../../nbs/train/match.ipynb #match008
 def classifier_for(
     dls, # From `glue_dls` or `text_dls`
@@ -90,12 +58,29 @@ def classifier_for(
     task:str='', # Name, for the record
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
-    given = isinstance(model, nn.Module)
+    given, tok = isinstance(model, nn.Module), dls.tokenizer
     hf = encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
-    _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, dls.tokenizer)
-    _match_padding(hf, dls.tokenizer)
-    _name_labels(hf, dls.vocab)
-    hf.config.problem_type = _match_head(hf, dls)
+    _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
+    if tok.padding_side not in ('left', family_of(hf).padding_side):
+        warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
+                      "the tokenizer's padding_side is now 'left'")
+        tok.padding_side = 'left'
+    if dls.vocab is not None:
+        names, have = [str(o) for o in dls.vocab], list(hf.config.id2label.values())
+        ours, theirs = ([o.casefold() for o in v] for v in (names, have))
+        if sorted(ours) == sorted(theirs) and ours != theirs:
+            raise ValueError(f'the labels are {names} in the data and {have} in the model: '
+                             "pass the labels in the model's order")
+        if ours != theirs and not all(o.startswith('label_') for o in theirs):
+            warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
+        hf.config.id2label, hf.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+    kind, multi, several = problem_type(hf.config), 'multi_label_classification', getattr(dls, 'multi_label', False)
+    if not several and kind == multi:
+        raise ValueError('the model gives several labels a text, and the data have one: '
+                         'give lists of labels, or another model')
+    if several and (hf.config.problem_type or multi) != multi:
+        warnings.warn(f'the head of the model was trained for {kind}; from here on it is for {multi}')
+    hf.config.problem_type = multi if several else kind
     return hf

@@ -82,13 +82,6 @@ class MaskedLM(BertWrapper):
         if head is None: return m(**inputs).logits.flatten(0, 1).index_select(0, at)
         return head(m, m.base_model(**inputs).last_hidden_state.flatten(0, 1).index_select(0, at))
 
-# %% ../../nbs/train/mlm.ipynb #9a89efd0
-def _uniform_ranks(model, rank):
-    "Make a rank plan with one rank for all linear layers, or one fraction of their weights."
-    rank = check_fraction(rank, 'rank', one=False) if isinstance(rank, float) else check_count(rank, 'rank')
-    def rank_of(m, n): return rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
-    return {l.name: rank_of(*l.shape) for l in linears(model)}
-
 # %% ../../nbs/train/mlm.ipynb #565b7d88
 def is_saved_model(
     model, # What to use as a model
@@ -113,18 +106,6 @@ def _mlm_model(model, tokenizer):
     res.config.weights_from = 'random'
     return res
 
-# %% ../../nbs/train/mlm.ipynb #355731bc
-def _fit_rows(model, rows):
-    "Raise `ValueError` unless a model takes rows of this length and vocabulary."
-    tables = (m for k, m in model.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding))
-    table, longest = next(tables, None), getattr(model.config, 'max_position_embeddings', rows.max_length)
-    if table is not None and table.padding_idx is not None: longest -= table.padding_idx + 1
-    if model.config.vocab_size < (vocab := len(rows.tokenizer)):
-        raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {model.config.vocab_size:,}: '
-                         "pass the model's own tokenizer=")
-    if longest < rows.max_length:
-        raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
-
 # %% ../../nbs/train/mlm.ipynb #7d56d5e3
 class MLMLearner(EncoderLearner):
     "A fastai `Learner` of a masked language model, which knows its tokenizer."
@@ -144,8 +125,18 @@ def mlm_learner(
     "Make a learner that pretrains a masked language model."
     set_seed(seed)
     hf = _mlm_model(model, dls.tokenizer)
-    _fit_rows(hf, dls.train_ds)
-    if rank is not None: apply_plan(hf, _uniform_ranks(hf, rank))
+    rows, longest = dls.train_ds, getattr(hf.config, 'max_position_embeddings', dls.train_ds.max_length)
+    tables = (m for k, m in hf.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding))
+    longest -= 0 if (pad := getattr(next(tables, None), 'padding_idx', None)) is None else pad + 1
+    if hf.config.vocab_size < (vocab := len(rows.tokenizer)):
+        raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {hf.config.vocab_size:,}: '
+                         "pass the model's own tokenizer=")
+    if longest < rows.max_length:
+        raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
+    if rank is not None:
+        rank = check_fraction(rank, 'rank', one=False) if isinstance(rank, float) else check_count(rank, 'rank')
+        rank_of = lambda m, n: rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
+        apply_plan(hf, {l.name: rank_of(*l.shape) for l in linears(hf)})
     for m in hf.modules():
         if isinstance(m, nn.Dropout): m.p = dropout # the config keeps its own
     kwargs = {'opt_func': adamw, 'lr': 2e-3, 'wd': 0.01, **kwargs}
@@ -154,12 +145,6 @@ def mlm_learner(
                        splitter=lambda m: L([p for p in m.parameters() if p.requires_grad]), **kwargs)
     learn.task, learn.seed, learn.warmup = 'masked language modelling', seed, warmup
     return learn
-
-# %% ../../nbs/train/mlm.ipynb #00a05478
-def _warmup_linear(lr, warmup):
-    "Make a schedule that rises to `lr` and then falls in straight lines."
-    check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
-    return lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
 
 # %% ../../nbs/train/mlm.ipynb #b027b962
 @patch
@@ -170,8 +155,9 @@ def fit_warmup(self:MLMLearner,
     **kwargs
 ):
     "Fit, with a learning rate that rises and falls in straight lines."
-    lr = self.lr if lr is None else lr
-    schedule = _warmup_linear(lr, self.warmup if warmup is None else warmup)
+    lr, warmup = self.lr if lr is None else lr, self.warmup if warmup is None else warmup
+    check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
+    schedule = lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
     self.fit(n_epoch, lr, cbs=L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=schedule)), **kwargs)
 
 # %% ../../nbs/train/mlm.ipynb #864e0a15

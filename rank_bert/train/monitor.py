@@ -55,6 +55,8 @@ class RankMonitor(FitCallback):
         self.heads, self.start, self.resume, self.live = heads, start, resume, live
         self.file, self.records = None if path is None else Path(path), []
         self._from, self._offset, self._watch, self._shown, self._done = None, None, None, None, 0
+    @property
+    def history(self): return history_table(self.records)
     def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_shown', '_from', 'start'))}
     def after_pred(self): # take the hooks away
         if self._watch is not None: self._watch.close()
@@ -63,12 +65,6 @@ class RankMonitor(FitCallback):
         self.after_pred()
         self._watch = None
 
-# %% ../../nbs/train/monitor.ipynb #4fbdb874
-@patch(as_prop=True)
-def history(self:RankMonitor)->pd.DataFrame: # As from `history_table`
-    "Tabulate what has been recorded, one number a row."
-    return history_table(self.records)
-
 # %% ../../nbs/train/monitor.ipynb #8150d141
 def _layers_now(model, roles):
     "List the linear layers, without the warning about unknown families, which `before_fit` has given."
@@ -76,10 +72,12 @@ def _layers_now(model, roles):
         warnings.simplefilter('ignore')
         return linears(model, roles)
 
-# %% ../../nbs/train/monitor.ipynb #bb992ac5
+# %% ../../nbs/train/monitor.ipynb #33384835
 @patch
-def sums_of(self:RankMonitor, what, layers):
-    "Read weights, updates, gradients or activations, as `LinearLayer` -> `MatrixSum`."
+def rows_of(self:RankMonitor, what, layers):
+    "Measure one of `WHAT`."
+    if what == 'residual':
+        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
     if what == 'gradient': sums = {l: gradient_sum(l.module) for l in layers}
     elif what == 'activation':
         seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items()}
@@ -88,16 +86,9 @@ def sums_of(self:RankMonitor, what, layers):
     if what == 'update':
         same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
         sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
-    return {l: x for l, x in sums.items() if x is not None}
-
-# %% ../../nbs/train/monitor.ipynb #33384835
-@patch
-def rows_of(self:RankMonitor, what, layers):
-    "Measure one of `WHAT`."
-    if what == 'residual':
-        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    sums = {l: x for l, x in sums.items() if x is not None}
     sizes = head_sizes(self.learn.model, layers) if self.heads else {}
-    rows = layer_rows(what, self.sums_of(what, layers), self.functions, sizes, self._from if what == 'update' else {})
+    rows = layer_rows(what, sums, self.functions, sizes, self._from if what == 'update' else {})
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
     return rows + [[what, *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
@@ -110,41 +101,30 @@ def before_fit(self:RankMonitor):
     if not self.run: return
     self.stop_watching()
     layers = linears(self.learn.model, self.roles)
-    if self._offset is None: self.open_file()
+    if self._offset is None and self.file is not None:
+        if self.file.exists() and not self.resume:
+            raise FileExistsError(f'{self.file} already exists: choose another file, or go on with it (resume=True)')
+        if self.file.exists():
+            self.records = read_records(self.file)
+            if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
+        write_records(self.file, self.records)
     self._offset = self._done
-    if 'update' in self.what and self._from is None: self.remember(layers)
+    if 'update' in self.what and self._from is None:
+        kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
+        device = next(self.learn.model.parameters()).device
+        if self.records and kept is not None:
+            if not kept.is_file():
+                raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
+                                        "leave 'update' out of what, or begin another file")
+            saved = torch.load(kept, map_location=device, weights_only=True)
+            self._from = {n: MatrixSum(*o) for n, o in saved.items()}
+        else:
+            if self.start is not None: layers = _layers_now(self.start, self.roles)
+            self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
+            if kept is not None:
+                with new_file(kept) as tmp: torch.save({n: tuple(o) for n, o in self._from.items()}, tmp)
     self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
     self._began, self._spent, self._fresh = time.perf_counter(), 0., True
-
-# %% ../../nbs/train/monitor.ipynb #97a93af7
-@patch
-def remember(self:RankMonitor, layers):
-    "Keep the weights from which updates are measured, in memory and beside the file."
-    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
-    device = next(self.learn.model.parameters()).device
-    if self.records and kept is not None:
-        if not kept.is_file():
-            raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
-                                    "leave 'update' out of what, or begin another file")
-        saved = torch.load(kept, map_location=device, weights_only=True)
-        self._from = {n: MatrixSum(*o) for n, o in saved.items()}
-        return
-    if self.start is not None: layers = _layers_now(self.start, self.roles)
-    self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-    if kept is None: return
-    with new_file(kept) as tmp: torch.save({n: tuple(o) for n, o in self._from.items()}, tmp)
-
-# %% ../../nbs/train/monitor.ipynb #390a7f5d
-@patch
-def open_file(self:RankMonitor):
-    "Begin the file, or go on with the records in it."
-    if self.file is None: return
-    if self.file.exists():
-        if not self.resume:
-            raise FileExistsError(f"{self.file} already exists: choose another file, or go on with it (resume=True)")
-        self.records = read_records(self.file)
-        if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
-    write_records(self.file, self.records)
 
 # %% ../../nbs/train/monitor.ipynb #b5cd2569
 @patch
@@ -164,7 +144,10 @@ def before_batch(self:RankMonitor):
     if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
     self._at = self._offset+self.epoch*self.n_iter+self.iter
     self._done = self._at+1
-    if self._fresh: self.drop_later_records()
+    if self._fresh:
+        kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
+        if len(kept) < len(self.records) and self.file is not None: write_records(self.file, kept)
+        self.records, self._fresh = kept, False
     self._waiting = self._waiting or self.is_due()
     if not self._waiting or not {'activation', 'residual'} & set(self.what): return
     began = time.perf_counter()
@@ -172,16 +155,6 @@ def before_batch(self:RankMonitor):
     self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
         outputs='activation' in self.what, hidden='residual' in self.what)
     self._spent += time.perf_counter()-began
-
-# %% ../../nbs/train/monitor.ipynb #255e3fc0
-@patch
-def drop_later_records(self:RankMonitor):
-    "Drop the records that the resumed fit will make again."
-    kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
-    self._fresh = False
-    if len(kept) == len(self.records): return
-    self.records = kept
-    if self.file is not None: write_records(self.file, self.records)
 
 # %% ../../nbs/train/monitor.ipynb #c08aa8d5
 @patch
@@ -195,7 +168,12 @@ def record(self:RankMonitor, step, last=False):
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
     if self.file is not None: append_record(self.file, record)
-    self.draw_live()
+    if self.live and in_notebook() and hasattr(self.learn, 'progress'):
+        fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
+        from IPython.display import display # which scripts need not have
+        if self._at == self._offset or self._shown is None: self._shown = display(fig, display_id=True)
+        else: self._shown.update(fig)
+        plt.close(fig)
     self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
     self._spent += self._cost
     self.stop_watching()
@@ -212,14 +190,3 @@ def after_fit(self:RankMonitor):
     "Make a last record, of the weights."
     self.stop_watching()
     if getattr(self, '_at', None) is not None: self.record(self._done, last=True)
-
-# %% ../../nbs/train/monitor.ipynb #6bfa73b9
-@patch
-def draw_live(self:RankMonitor):
-    "Show the history so far."
-    if not self.live or not in_notebook() or not hasattr(self.learn, 'progress'): return
-    fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-    from IPython.display import display # which scripts need not have
-    if self._at == self._offset or self._shown is None: self._shown = display(fig, display_id=True)
-    else: self._shown.update(fig)
-    plt.close(fig)

@@ -54,27 +54,23 @@ class NuclearNormPenalty(Constraint):
     def after_train(self): self.lower()
     def after_fit(self): self.lower() # the fit may have ended within an epoch
 
-# %% ../../nbs/train/penalty.ipynb #78c31964
-@patch
-def lower(self:NuclearNormPenalty):
-    "Lower the singular values by what is due for the steps since the last time."
-    if not self._due: return
-    hypers, by, self._due = hypers_of(self.opt), self.weight_now()*self._due, 0
-    layers = [l for l in trainable(self.layers) if matrices_of(l)[0] in hypers]
-    threshold_layers(layers, {l.name: by*hypers[matrices_of(l)[0]]['lr'] for l in layers})
+    def lower(self):
+        "Lower the singular values by what is due for the steps since the last time."
+        if not self._due: return
+        hypers, by, self._due = hypers_of(self.opt), self.weight_now()*self._due, 0
+        layers = [l for l in trainable(self.layers) if matrices_of(l)[0] in hypers]
+        threshold_layers(layers, {l.name: by*hypers[matrices_of(l)[0]]['lr'] for l in layers})
 
-# %% ../../nbs/train/penalty.ipynb #bab3077f
-@patch
-def before_step(self:NuclearNormPenalty):
-    "Add the gradient of the penalty."
-    self._stepping = True
-    if self.decoupled: return
-    layers, weight = trainable(self.layers), self.weight_now()
-    if self._count % self.every == 0: self._gradients = nuclear_gradients([l for l in layers if l.rank is None])
-    for l in layers:
-        for p in matrices_of(l):
-            if p.grad is not None: p.grad.add_(self._gradients[l.name] if l.rank is None else p.detach(), alpha=weight)
-    self._count += 1
+    def before_step(self):
+        "Add the gradient of the penalty."
+        self._stepping = True
+        if self.decoupled: return
+        layers, weight = trainable(self.layers), self.weight_now()
+        if self._count % self.every == 0: self._gradients = nuclear_gradients([l for l in layers if l.rank is None])
+        for l in layers:
+            for p in (p for p in matrices_of(l) if p.grad is not None):
+                p.grad.add_(self._gradients[l.name] if l.rank is None else p.detach(), alpha=weight)
+        self._count += 1
 
 # %% ../../nbs/train/penalty.ipynb #17fafd3d
 @patch

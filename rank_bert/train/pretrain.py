@@ -12,7 +12,6 @@ import copy, json, math, time
 from pathlib import Path
 import pandas as pd, torch
 from fastai.callback.core import Callback
-from fastcore.basics import patch
 from fastcore.meta import delegates
 from fastai.torch_core import to_device
 from torch import nn
@@ -21,8 +20,7 @@ from transformers import PreTrainedConfig
 from ..checks import check_count, check_fraction, check_positive
 from ..data.corpus import unigram_entropy
 from ..io import check_new, clear_unfinished, digest, expanded, new_folder
-from rank_bert.models.base_models import (bert_config, check_finite_weights, count_parameters, get_tokenizer,
-    quiet_transformers)
+from ..models.base_models import bert_config, count_parameters, get_tokenizer
 from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner
 from .resume import ResumeFit, machine_info, read_checkpoint
 
@@ -39,34 +37,29 @@ class PretrainingLog(Callback):
         self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step',
                         disable=not self.progress, leave=False)
     def after_fit(self): self.bar.close()
-    def after_cancel_fit(self): self.bar.close()
     def after_batch(self):
         self.bar.update(1)
         if self.progress and self.train_iter % 20 == 0:
             self.bar.set_postfix_str(f'loss {float(self.learn.smooth_loss):.3f}', refresh=False)
 
-# %% ../../nbs/train/pretrain.ipynb #4c3d819e
-@patch
-def after_epoch(self:PretrainingLog):
-    "Add a row and pass it to `report`."
-    dl, now = self.dls.train, time.perf_counter()
-    self.seconds, self.start = self.seconds + now - self.start, now
-    values = dict(zip(self.recorder.metric_names[1:], self.recorder.values[-1]))
-    tokens, lr = round(dl.step/dl.per_pass*dl.dataset.lengths.sum()), self.opt.hypers[-1]['lr']
-    self.rows.append(dict(step=dl.step, tokens=tokens, seconds=round(self.seconds, 2), lr=lr, **values))
-    if self.report:
-        with tqdm.external_write_mode(): self.report(self.rows[-1])
+    def after_epoch(self):
+        "Add a row and pass it to `report`."
+        dl, now = self.dls.train, time.perf_counter()
+        self.seconds, self.start = self.seconds + now - self.start, now
+        values = dict(zip(self.recorder.metric_names[1:], self.recorder.values[-1]))
+        tokens, lr = round(dl.step/dl.per_pass*dl.dataset.lengths.sum()), self.opt.hypers[-1]['lr']
+        self.rows.append(dict(step=dl.step, tokens=tokens, seconds=round(self.seconds, 2), lr=lr, **values))
+        if self.report:
+            with tqdm.external_write_mode(): self.report(self.rows[-1])
 
-# %% ../../nbs/train/pretrain.ipynb #4c3d819f
-@patch
-def results(self:PretrainingLog, learn):
-    "Measure the model when training has ended."
-    (train, valid), last = learn.dls.corpora, self.rows[-1]
-    return dict(
-        metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train),
-        unigram_loss=unigram_entropy(valid, seen=train), tokens=len(train), tokens_seen=last['tokens'],
-        vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model), steps=last['step'],
-        seconds_training=round(self.seconds, 2))
+    def results(self, learn):
+        "Measure the model when training has ended."
+        (train, valid), last = learn.dls.corpora, self.rows[-1]
+        return dict(
+            metrics=learn.evaluate(), unigram_entropy=unigram_entropy(train),
+            unigram_loss=unigram_entropy(valid, seen=train), tokens=len(train), tokens_seen=last['tokens'],
+            vocabulary=len(learn.dls.tokenizer), parameters=count_parameters(learn.hf_model), steps=last['step'],
+            seconds_training=round(self.seconds, 2))
 
 # %% ../../nbs/train/pretrain.ipynb #0a8559f2
 def _step_seconds(learn, n=8):
@@ -74,13 +67,11 @@ def _step_seconds(learn, n=8):
     model, dl, device = copy.deepcopy(learn.model).train(), learn.dls.train, learn.dls.device
     model.to(device)
     opt, start = torch.optim.AdamW(model.parameters(), fused=True), 0
-    state = torch.get_rng_state()
     for s in range(n + 2):
         if s == 2: start = time.perf_counter()
         x, *y = to_device(dl.batch_at(s % dl.per_pass), device)
         learn.loss_func(model(x), *y).backward()
         opt.step(); opt.zero_grad()
-    torch.set_rng_state(state)
     return (time.perf_counter() - start)/n
 
 # %% ../../nbs/train/pretrain.ipynb #5d912cee
@@ -131,8 +122,7 @@ def pretrain(
     file, tokenizer = _unfinished_file(out, resume, overwrite), kwargs.pop('tokenizer', None)
     if tokenizer is None and is_saved_model(model): tokenizer = model
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
-    new = not is_saved_model(model) and not isinstance(model, (nn.Module, PreTrainedConfig))
-    if new: bert_config(model) # raises for an unknown size, before any text is read
+    if not (is_saved_model(model) or isinstance(model, (nn.Module, PreTrainedConfig))): bert_config(model) # may raise
     dls = mlm_dls(files, tokenizer, **kwargs)
     learn = mlm_learner(dls, model, rank, seed=dls.settings['seed'], **training)
     were = read_checkpoint(file)['settings'] if resume else {}
@@ -151,17 +141,10 @@ def pretrain(
         learn.fit_warmup(len(dls.train.stops), cbs=[log, ResumeFit(file, resume, settings)])
     results = log.results(learn) | dict(seconds=round(time.perf_counter() - began, 2), settings=settings,
                                         machine=machine_info())
-    _save_pretrained(learn, out, overwrite, results, log)
-    file.unlink(missing_ok=True)
-    return results
-
-# %% ../../nbs/train/pretrain.ipynb #b9a57eb9
-def _save_pretrained(learn, out, overwrite, results, log):
-    "Write model, tokenizer, results and curve."
-    check_finite_weights(learn.hf_model, 'the model')
     learn.hf_model.config.weights_from = f"pretrained on {results['tokens_seen']:,} tokens"
-    with new_folder(out, overwrite, checked=True) as f, quiet_transformers():
-        learn.hf_model.save_pretrained(f)
-        learn.dls.tokenizer.save_pretrained(f)
+    with new_folder(out, overwrite, checked=True) as f:
+        learn.save_pretrained(f)
         (f/'results.json').write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
         pd.DataFrame(log.rows).to_csv(f/'curve.csv', index=False)
+    file.unlink(missing_ok=True)
+    return results

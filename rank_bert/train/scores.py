@@ -85,12 +85,10 @@ def check_metrics(
                              f"known are {', '.join(METRICS)}") from None
 
 # %% ../../nbs/train/scores.ipynb #82b29df8
-def _binary_loss(z, y, reduction, weight=None):
-    return F.binary_cross_entropy_with_logits(z, y.float(), reduction=reduction, pos_weight=weight)
-
 LOSSES = dict(
     single_label_classification=lambda z, y, reduction, weight=None: F.cross_entropy(z, y, weight, reduction=reduction),
-    multi_label_classification=_binary_loss,
+    multi_label_classification=lambda z, y, reduction, weight=None: F.binary_cross_entropy_with_logits(
+        z, y.float(), reduction=reduction, pos_weight=weight),
     regression=lambda z, y, reduction, weight=None: F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction))
 
 # %% ../../nbs/train/scores.ipynb #573a3661
@@ -119,17 +117,6 @@ def check_loss(
     raise FloatingPointError(f'the loss is {value}{where()}: the weights have diverged, so begin again with a lower '
                              'learning rate')
 
-# %% ../../nbs/train/scores.ipynb #c7d7aec4
-def _balanced_weights(y, vocab):
-    "Weigh classes alike, or the yes and the no of each label."
-    binary, n = y.ndim == 2, len(y)
-    counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
-    for k in (0, n) if binary else (0,):
-        if (counts == k).any():
-            raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} training "
-                             "row, so it cannot be balanced: give the weights as numbers")
-    return (n - counts)/counts if binary else n/(len(vocab)*counts)
-
 # %% ../../nbs/train/scores.ipynb #e246084c
 def label_weights(
     weights:str|list|dict, # 'balanced'; numbers in the order of `vocab`; or a dictionary of label to number
@@ -140,7 +127,14 @@ def label_weights(
     vocab = [str(o) for o in vocab]
     if isinstance(weights, str):
         check_name(weights, 'class_weights', ['balanced'])
-        weights = _balanced_weights(np.asarray(targets), vocab)
+        y, n = np.asarray(targets), len(targets)
+        binary = y.ndim == 2
+        counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
+        for k in (0, n) if binary else (0,):
+            if (counts == k).any():
+                raise ValueError(f"{vocab[int((counts == k).argmax())]!r} is a label of {'every' if k else 'no'} "
+                                 "training row, so it cannot be balanced: give the weights as numbers")
+        weights = (n - counts)/counts if binary else n/(len(vocab)*counts)
     elif isinstance(weights, dict):
         weights = {str(k): v for k, v in weights.items()}
         if odd := set(weights) ^ set(vocab):

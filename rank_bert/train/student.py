@@ -34,17 +34,6 @@ def _encoder_configs(enc):
     from transformers import PreTrainedModel # takes seconds to import
     return list({id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values())
 
-# %% ../../nbs/train/student.ipynb #5d1b0010
-def _refuse_unloadable(student, keep):
-    "Raise `ValueError` if the student's config builds other weights than it has."
-    if plan_of(student): return # `rank.hf` builds these from their plan
-    with torch.device('meta'): built = type(student)(student.config).state_dict()
-    has = student.state_dict()
-    odd = sorted(k for k in built.keys() | has.keys()
-        if k not in built or k not in has or built[k].shape != has[k].shape)
-    if odd: raise ValueError(f'layers {keep} in this order make no {type(student).__name__} that you could load again: '
-                             f'its config builds another {odd[0]}')
-
 # %% ../../nbs/train/student.ipynb #4da90a1a
 def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
@@ -70,14 +59,14 @@ def distil_init(
         for k, v in _layer_lists(config, n).items(): setattr(config, k, [v[i] for i in keep])
         config.num_hidden_layers = len(keep)
     record_plan(student)
-    _refuse_unloadable(student, keep)
+    if plan_of(student): return student # `rank.hf` builds these from their plan
+    with torch.device('meta'): built = type(student)(student.config).state_dict()
+    has = student.state_dict()
+    if odd := sorted(k for k in built.keys() | has.keys()
+                     if k not in built or k not in has or built[k].shape != has[k].shape):
+        raise ValueError(f'layers {keep} in this order make no {type(student).__name__} that you could load again: '
+                         f'its config builds another {odd[0]}')
     return student
-
-# %% ../../nbs/train/student.ipynb #5d1b0015
-def _differs(blocks, i, j, config):
-    "Tell whether layers `i` and `j` have other parameters or other settings."
-    built = lambda b: (type(b), {n.replace('.up.', '.').replace('.down.', '.') for n, _ in b.named_parameters()})
-    return built(blocks[i]) != built(blocks[j]) or any(v[i] != v[j] for v in _layer_lists(config, len(blocks)).values())
 
 # %% ../../nbs/train/student.ipynb #9f0c0c43
 def _copy_repeats(module, state, prefix, metadata):
@@ -101,7 +90,9 @@ def share_layers(
     if not isinstance(groups, (list, tuple)): groups = [i*check_count(groups, 'groups', most=n)//n for i in range(n)]
     if len(groups) != n: raise ValueError(f'groups has {len(groups)} entries for {n} layers')
     firsts = [groups.index(g) for g in groups]
-    if odd := [(i, j) for i, j in enumerate(firsts) if _differs(stack, i, j, enc.config)]:
+    names = lambda b: {k.replace('.up.', '.').replace('.down.', '.') for k, _ in b.named_parameters()}
+    built = [(type(b), names(b), [v[i] for v in _layer_lists(enc.config, n).values()]) for i, b in enumerate(stack)]
+    if odd := [(i, j) for i, j in enumerate(firsts) if built[i] != built[j]]:
         raise ValueError('layer {} is built in another way than layer {}: '
                          'put them into different groups'.format(*odd[0]))
     for i, j in enumerate(firsts): stack[i] = stack[j]

@@ -15,7 +15,7 @@ from fastai.learner import Learner
 from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
-from ..models.anatomy import encoder_of
+from ..models.anatomy import encoder_of, linears
 from ..rank.layers import max_rank
 from ..rank.metrics import stable_rank
 from ..rank.optimizer_state import factorise
@@ -58,6 +58,8 @@ class LowRankSwitch(Constraint):
     def state_dict(self): return dict(rows=self.rows, switched=self.switched)
     def load_state_dict(self, state):
         self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
+        dense = {l.name for l in linears(self.learn.model) if l.rank is None}
+        if plan := {n: r for n, r in self.switched.items() if r and n in dense}: to_factors(self.learn, plan)
     def stable_ranks(self, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
     def waiting(self): return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
 
@@ -83,12 +85,6 @@ def before_fit(self:LowRankSwitch):
     self.look(0., [n for n in self.waiting() if not self.stable_ranks(n)])
     if self.at == 0: self.switch(self.waiting(), 0.)
 
-# %% ../../nbs/train/switch.ipynb #d35bb619
-@patch
-def settled(self:LowRankSwitch, name):
-    "Tell whether the stable rank of a layer has settled."
-    return len(s := self.stable_ranks(name)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]
-
 # %% ../../nbs/train/switch.ipynb #cf773aba
 @patch
 def after_batch(self:LowRankSwitch):
@@ -98,7 +94,7 @@ def after_batch(self:LowRankSwitch):
     if self.at is not None: return self.switch(names, now) if now >= self.at else None
     if int(now/self.every + 1e-9) == int(before/self.every + 1e-9): return
     self.look(now, names)
-    settled = [n for n in names if self.settled(n)]
+    settled = [n for n in names if len(s := self.stable_ranks(n)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]]
     if settled and (self.layerwise or settled == names): self.switch(settled, now)
 
 # %% ../../nbs/train/switch.ipynb #5a35c45f
