@@ -95,12 +95,9 @@ def _open_source(model, tokenizer, max_length):
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
     length = max_length or length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
-    length, enc = check_count(length, 'max_length', least, tokenizer.model_max_length), encoder_of(model)
-    check_length(enc.config.to_dict(), length, 'max_length')
-    last, rows = max(tokenizer.get_vocab().values()), enc.get_input_embeddings().num_embeddings
-    if last < rows: return Source(model, tokenizer, length, results)
-    raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the model's "
-                     f'own tokenizer, or call resize_token_embeddings({last + 1}) and train')
+    length = check_count(length, 'max_length', least, tokenizer.model_max_length)
+    check_length(encoder_of(model).config.to_dict(), length, 'max_length')
+    return Source(model, tokenizer, length, results)
 
 # %% ../../nbs/deploy/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -315,7 +312,11 @@ def export(
     if folder is None: raise ValueError('pass the folder to write')
     out, candidates = check_new(expanded(folder), overwrite), _candidates(to, precision, processor)
     source = _open_source(model, tokenizer, max_length)
-    check_length(encoder_of(source.model).config.to_dict(), length, 'length')
+    enc, last = encoder_of(source.model), max(source.tokenizer.get_vocab().values())
+    check_length(enc.config.to_dict(), length, 'length')
+    if last >= (rows := enc.get_input_embeddings().num_embeddings):
+        raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
+                         f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if goal.max_changed and texts is None: raise ValueError('a promise needs texts set aside: pass them as texts')
