@@ -58,7 +58,7 @@ from .experiment.report import report
 from .deploy.cost import engine_latency
 from .deploy.export import export
 from .deploy.hub import push_to_hub
-from .deploy.pytorch import first_token_only, without_padding
+from .deploy.pytorch import first_token_only
 from .deploy.runtime import Predictor
 
 # %% ../nbs/all.ipynb #3683dc5c

@@ -25,10 +25,10 @@ from ..models.anatomy import linears
 from ..rank.decomposed import MEASURES
 from ..rank.latency import LatencyTable, measure_latency
 
-# %% ../../nbs/deploy/cost.ipynb #dc000006
-def _layer_graph(layer, file):
-    "Write a linear layer, dense or factorised, as an ONNX graph from `x` to `y`."
-    with needs_extra('onnx'): import onnx
+# %% ../../nbs/deploy/cost.ipynb #dc000007
+def _in_engine(layer, to, precision, place, numbers):
+    "Write a linear layer, dense or factorised, as a graph, and load it; return a function of `(tokens, in)`."
+    import onnx
     from onnx import TensorProto, helper, numpy_helper
     array = lambda t, name: numpy_helper.from_array(t.detach().float().numpy(), name)
     thin = [layer.down, layer.up] if hasattr(layer, 'down') else [layer]
@@ -39,37 +39,11 @@ def _layer_graph(layer, file):
     ends = [[helper.make_tensor_value_info(k, TensorProto.FLOAT, ['tokens', n])]
             for k, n in (('x', layer.in_features), ('y', layer.out_features))]
     versions = dict(opset_imports=[helper.make_opsetid('', 18)], ir_version=10)
-    m = helper.make_model(helper.make_graph(nodes, 'layer', *ends, values), **versions)
-    onnx.save(m, str(file))
-
-# %% ../../nbs/deploy/cost.ipynb #dc000007
-def _in_engine(layer, to, precision, place, numbers):
-    "Load a layer into an engine; return a function of `(tokens, in)`."
     traced, file = place/'layer.onnx', place/f'{next(numbers)}'/('y.xml' if to == 'openvino' else 'y.onnx')
-    _layer_graph(layer, traced)
+    onnx.save(helper.make_model(helper.make_graph(nodes, 'layer', *ends, values), **versions), str(traced))
     write_graph(traced, file, to, precision)
     run = ENGINES[to](file, 'y', precision, torch.get_num_threads())
     return lambda x: run(dict(x=x.numpy()))
-
-# %% ../../nbs/deploy/cost.ipynb #dc000020
-def _check_engine(to, precision):
-    "Raise unless an engine is installed, and has a precision on this processor."
-    check_name(precision, 'precision', PRECISIONS[check_name(to, 'engine', PACKAGES)])
-    with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
-    if reason := why_not(to, precision): raise ValueError(reason)
-
-# %% ../../nbs/deploy/cost.ipynb #28whole2
-def _whole_in_engine(model, bs, length, to, precision):
-    "Export a model to a temporary folder; return a function that runs it on a batch of random tokens."
-    graph, place = TextGraph(model), tempfile.TemporaryDirectory()
-    traced, file = Path(place.name)/'traced.onnx', Path(place.name)/GRAPHS[to]
-    to_onnx(graph, traced)
-    write_graph(traced, file, to, precision)
-    engine = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
-    x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
-    x['attention_mask'][:] = 1
-    def run(place=place): return engine(x) # which keeps the folder
-    return run
 
 # %% ../../nbs/deploy/cost.ipynb #dc000011
 def engine_latency(
@@ -79,12 +53,22 @@ def engine_latency(
     **kwargs, # For `measure_latency`, such as tokens=64 for one text at a time
 )->LatencyTable: # One entry for each shape among the linear layers
     "Time the linear layers of a model in an inference engine on this machine."
-    _check_engine(to, precision)
+    check_name(precision, 'precision', PRECISIONS[check_name(to, 'engine', PACKAGES)])
+    with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
+    if reason := why_not(to, precision): raise ValueError(reason)
     def measure(shapes):
         with tempfile.TemporaryDirectory() as d:
             prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
             return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
-    whole = partial(_whole_in_engine, to=to, precision=precision)
+    def whole(model, bs, length):
+        graph, place = TextGraph(model), tempfile.TemporaryDirectory()
+        traced, file = Path(place.name)/'traced.onnx', Path(place.name)/GRAPHS[to]
+        to_onnx(graph, traced)
+        write_graph(traced, file, to, precision)
+        engine = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
+        x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
+        x['attention_mask'][:] = 1
+        return lambda place=place: engine(x) # which keeps the folder
     times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
     return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 

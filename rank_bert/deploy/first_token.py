@@ -47,10 +47,14 @@ def _inputs_needed(n, axis):
     rule = _RULES.get(n.target.overloadpacket, _elementwise if torch.Tag.pointwise in n.target.tags else None)
     return rule and rule(n, axis)
 
-# %% ../../nbs/deploy/first_token.ipynb #ft000010
-def _first_positions(graph):
-    "Find the nodes of which only the first position is needed: node -> axis."
-    cut, is_op = {}, lambda n: isinstance(n.target, torch._ops.OpOverload)
+# %% ../../nbs/deploy/first_token.ipynb #ft000011
+def keep_first_token(
+    program:torch.export.ExportedProgram, # From `torch.export.export`; changed in place
+)->list: # Names of the operations that now compute one token, from the last to the first
+    "Remove from a traced model what its head does not read of the last layer."
+    graph, cut, slices = program.graph, {}, {} # `cut`: node -> axis of which the first position is enough
+    graph.eliminate_dead_code() # a pooler whose output nobody reads
+    is_op = lambda n: isinstance(n.target, torch._ops.OpOverload)
     def needs(user, n):
         if not is_op(user): return None
         if user in cut: return _inputs_needed(user, cut[user]).get(n)
@@ -59,16 +63,6 @@ def _first_positions(graph):
     for n in reversed(graph.nodes):
         axes = {needs(u, n) for u in n.users} if is_op(n) and torch.is_tensor(n.meta['val']) else {None}
         if len(axes) == 1 and None not in axes and _inputs_needed(n, axis := axes.pop()) is not None: cut[n] = axis
-    return cut
-
-# %% ../../nbs/deploy/first_token.ipynb #ft000011
-def keep_first_token(
-    program:torch.export.ExportedProgram, # From `torch.export.export`; changed in place
-)->list: # Names of the operations that now compute one token, from the last to the first
-    "Remove from a traced model what its head does not read of the last layer."
-    graph, slices = program.graph, {}
-    graph.eliminate_dead_code() # a pooler whose output nobody reads
-    cut = _first_positions(graph)
     for n, axis in cut.items():
         for i, k in _inputs_needed(n, axis).items():
             if i in cut: continue

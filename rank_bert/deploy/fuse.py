@@ -44,13 +44,15 @@ class _Links:
         "Does exactly one node read a tensor, which is no output?"
         return len(self.read[name]) == 1 and name not in self.outputs
 
-# %% ../../nbs/deploy/fuse.ipynb #28fuse07
-def _replace(g, old, new):
-    "Let everybody who reads a tensor read another one."
-    for n in g.node: n.input[:] = [new if k == old else k for k in n.input]
-
-def _drop_unread(g):
-    "Remove the nodes and constants that no output needs."
+# %% ../../nbs/deploy/fuse.ipynb #28fuse08
+def fuse(
+    m, # An `onnx.ModelProto`; changed in place
+    names=None, # Names in `FUSIONS`; default: all
+)->dict: # Name -> places changed
+    "Rewrite a graph to one that gives the same answers with fewer operations."
+    g, passes = m.graph, {k: FUSIONS[check_name(k, 'fusion', FUSIONS)] for k in (FUSIONS if names is None else names)}
+    if any(a.HasField('g') for n in g.node for a in n.attribute): return dict.fromkeys(passes, 0)
+    done = {k: f(g) for k, f in passes.items()}
     need, keep = {o.name for o in g.output}, []
     for n in reversed(g.node):
         if need.isdisjoint(n.output): continue
@@ -59,19 +61,7 @@ def _drop_unread(g):
     for field, left in ((g.node, keep), (g.initializer, [t for t in g.initializer if t.name in need])):
         del field[:]
         field.extend(left)
-
-# %% ../../nbs/deploy/fuse.ipynb #28fuse08
-def fuse(
-    m, # An `onnx.ModelProto`; changed in place
-    names=None, # Names in `FUSIONS`; default: all
-)->dict: # Name -> places changed
-    "Rewrite a graph to one that gives the same answers with fewer operations."
-    passes = {k: FUSIONS[check_name(k, 'fusion', FUSIONS)] for k in (FUSIONS if names is None else names)}
-    if any(a.HasField('g') for n in m.graph.node for a in n.attribute): return dict.fromkeys(passes, 0)
-    done = {k: f(m.graph) for k, f in passes.items()}
-    _drop_unread(m.graph)
     return done
-
 
 # %% ../../nbs/deploy/fuse.ipynb #28fuse14
 MASKED = np.float32(-1e30) # what is added to the score of a masked token
@@ -92,7 +82,7 @@ def nan_tests(
         ends = [links.constants[k] for w in masks for k in w.input[1:] if lowest(k)]
         if not ends: continue
         for t in ends: t.CopyFrom(numpy_helper.from_array(np.full(t.dims, MASKED), t.name))
-        _replace(g, n.output[0], n.input[2])
+        for o in g.node: o.input[:] = [n.input[2] if k == n.output[0] else k for k in o.input]
         done += 1
     return done
 

@@ -10,29 +10,8 @@ __all__ = ['to_openvino']
 # %% ../../nbs/deploy/openvino.ipynb #do000003
 from pathlib import Path
 
-from .onnx import LEAST_INT8, int8_rows
+from .onnx import LEAST_INT8, LEAST_ROWS, int8_rows
 from ..io import needs_extra
-
-# %% ../../nbs/deploy/openvino.ipynb #2077a99f
-def _int8_input(node, least_rows=256):
-    "Choose which input of a node to store in int8: the weights of a product, the large table of a lookup, or None."
-    i = dict(MatMul=1, Gather=0).get(node.get_type_name())
-    if i is None or (src := node.input_value(i).get_node()).get_type_name() != 'Constant': return None
-    shape = list(src.get_output_shape(0))
-    large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= least_rows)
-    return i if large and src.get_element_type().to_string() == 'f32' else None
-
-# %% ../../nbs/deploy/openvino.ipynb #do000008
-def _int8_constants(model):
-    "Store the weights of products and the rows of large tables in int8."
-    from openvino import opset13 as op
-    for node in model.get_ordered_ops():
-        if (i := _int8_input(node)) is None: continue
-        old = node.input_value(i).get_node()
-        q, scale = int8_rows(old.data, int(i == 0 or node.get_attributes()['transpose_b']))
-        weight = op.multiply(op.convert(op.constant(q, name=f'{old.friendly_name}_int8'), 'f32'),
-                             op.constant(scale, name=f'{old.friendly_name}_scale'))
-        node.input(i).replace_source_output(weight.output(0))
 
 # %% ../../nbs/deploy/openvino.ipynb #do000010
 def to_openvino(
@@ -41,7 +20,18 @@ def to_openvino(
     precision:str='fp32', # 'fp32', 'bf16', 'fp16' or 'int8'
 ):
     "Convert an ONNX graph to OpenVINO."
-    with needs_extra('openvino'): import openvino as ov
+    with needs_extra('openvino'):
+        import openvino as ov
+        from openvino import opset13 as op
     model = ov.convert_model(str(source))
-    if precision == 'int8': _int8_constants(model)
+    for node in model.get_ordered_ops() if precision == 'int8' else ():
+        i = dict(MatMul=1, Gather=0).get(node.get_type_name())
+        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant': continue
+        shape = list(old.get_output_shape(0))
+        large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= LEAST_ROWS)
+        if not large or old.get_element_type().to_string() != 'f32': continue
+        q, scale = int8_rows(old.data, int(i == 0 or node.get_attributes()['transpose_b']))
+        weight = op.multiply(op.convert(op.constant(q, name=f'{old.friendly_name}_int8'), 'f32'),
+                             op.constant(scale, name=f'{old.friendly_name}_scale'))
+        node.input(i).replace_source_output(weight.output(0))
     ov.save_model(model, str(file), compress_to_fp16=precision in ('bf16', 'fp16'))

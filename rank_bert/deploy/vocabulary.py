@@ -17,44 +17,10 @@ from transformers import AutoTokenizer
 
 from ..models.anatomy import encoder_of
 
-# %% ../../nbs/deploy/vocabulary.ipynb #vo000006
-def _seen_ids(state, texts):
-    "List the ids to keep, in order, of a tokenizer in the form of its JSON file."
-    model = state['model']
-    if model['type'] != 'WordPiece':
-        raise ValueError(f"only a WordPiece vocabulary can be cut, and this tokenizer has {model['type']}: its tokens "
-                         "are made of each other. Factorise the embedding instead: compress_embedding")
-    tok = Tokenizer.from_str(json.dumps(state))
-    tok.no_truncation()
-    tok.no_padding()
-    single = {i for t, i in model['vocab'].items() if len(t.removeprefix(model['continuing_subword_prefix'])) == 1}
-    special = {t['id'] for t in state['added_tokens']} | {model['vocab'][model['unk_token']]}
-    return sorted(single.union(special, *(e.ids for e in tok.encode_batch(texts))))
-
-# %% ../../nbs/deploy/vocabulary.ipynb #5ecd6d76
-def _renumber(state, kept):
-    "Leave the tokens `kept` in the JSON of a tokenizer, numbered from 0."
-    new, model, ends = {k: i for i, k in enumerate(kept)}, state['model'], state.get('post_processor') or {}
-    model['vocab'] = {t: new[i] for t, i in model['vocab'].items() if i in new}
-    for t in state['added_tokens']: t['id'] = new[t['id']]
-    for t in ends.get('special_tokens', {}).values(): t['ids'] = [new[i] for i in t['ids']] # TemplateProcessing
-    for k in ('sep', 'cls'):
-        if k in ends: ends[k] = [ends[k][0], new[ends[k][1]]] # BertProcessing
-    return state
-
-# %% ../../nbs/deploy/vocabulary.ipynb #vo000009
-def _cut_tokenizer(tokenizer, state, kept):
-    "Make the tokenizer with the tokens `kept`."
-    with tempfile.TemporaryDirectory() as d:
-        tokenizer.save_pretrained(d)
-        for f in Path(d).glob('vocab.*'): f.unlink()
-        (Path(d)/'tokenizer.json').write_text(json.dumps(_renumber(state, kept)), encoding='utf-8')
-        return AutoTokenizer.from_pretrained(d)
-
 # %% ../../nbs/deploy/vocabulary.ipynb #vo000013
-def _cut_embedding(model, kept):
-    "Leave the rows `kept` in the word embedding of a model, in place."
-    enc, new = encoder_of(model), {k: i for i, k in enumerate(kept)}
+def _cut_embedding(model, new):
+    "Leave the rows of the ids in `new` (old id -> new id) in the word embedding of a model, in place."
+    enc, kept = encoder_of(model), list(new)
     words = enc.get_input_embeddings()
     table = getattr(words, 'down', words) # of a factorised one
     table.weight = nn.Parameter(table.weight.detach()[kept].clone(), requires_grad=table.weight.requires_grad)
@@ -72,7 +38,25 @@ def keep_seen_words(
 )->tuple: # The smaller model and tokenizer
     "Drop the words that do not occur in texts."
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    kept = _seen_ids(state, list(texts))
-    small = copy.deepcopy(model)
-    _cut_embedding(small, kept)
-    return small, _cut_tokenizer(tokenizer, state, kept)
+    words, ends = state['model'], state.get('post_processor') or {}
+    if words['type'] != 'WordPiece':
+        raise ValueError(f"only a WordPiece vocabulary can be cut, and this tokenizer has {words['type']}: its tokens "
+                         "are made of each other. Factorise the embedding instead: compress_embedding")
+    tok = Tokenizer.from_str(json.dumps(state))
+    tok.no_truncation()
+    tok.no_padding()
+    single = {i for t, i in words['vocab'].items() if len(t.removeprefix(words['continuing_subword_prefix'])) == 1}
+    special = {t['id'] for t in state['added_tokens']} | {words['vocab'][words['unk_token']]}
+    kept = sorted(single.union(special, *(e.ids for e in tok.encode_batch(list(texts)))))
+    small, new = copy.deepcopy(model), {k: i for i, k in enumerate(kept)}
+    _cut_embedding(small, new)
+    words['vocab'] = {t: new[i] for t, i in words['vocab'].items() if i in new}
+    for t in state['added_tokens']: t['id'] = new[t['id']]
+    for t in ends.get('special_tokens', {}).values(): t['ids'] = [new[i] for i in t['ids']] # TemplateProcessing
+    for k in ('sep', 'cls'):
+        if k in ends: ends[k] = [ends[k][0], new[ends[k][1]]] # BertProcessing
+    with tempfile.TemporaryDirectory() as d:
+        tokenizer.save_pretrained(d)
+        for f in Path(d).glob('vocab.*'): f.unlink()
+        (Path(d)/'tokenizer.json').write_text(json.dumps(state), encoding='utf-8')
+        return small, AutoTokenizer.from_pretrained(d)
