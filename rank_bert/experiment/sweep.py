@@ -146,10 +146,9 @@ def settings(self:Sweep,
     "List the settings of a run."
     parts = [] if run.method == 'dense' else parse(run.method)
     data = dict(n_calibration=self.goal.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
-    same = ('n_samples', *(['steps'] if not data else []))
     if parts and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = any(p.shrinks for p in parts)
-    data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
+    data |= {f.name: v for f in fields(Goal) if shrinks and f.name != 'n_samples'
         and (v := getattr(self.goal, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)

@@ -181,7 +181,7 @@ def default_allocator(
     return how
 
 # %% ../../nbs/rank/allocate.ipynb #03f8d0a1
-COSTS = dict(params=rank_cost, flops=lambda rank, m, n: 2*rank_cost(rank, m, n))
+COSTS = dict(params=rank_cost)
 
 def get_cost(
     cost, # Name in `COSTS`, or a function of (rank, out, in), such as a `LatencyTable`

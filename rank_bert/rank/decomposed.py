@@ -136,7 +136,6 @@ class Compression:
     budget:float = 1. # Fraction asked for
     allocator:str = None # How the ranks were chosen; None for a plan of your own
     cost:str = 'params' # What the budget counts
-    steps:int = 1 # Times it was calibrated and truncated
     seconds:float = 0. # Time it took
     embedding_rank:int = None # Rank of the word embedding, None where it is whole
     refit:Refit = None # What the refit did, None where there was none

@@ -16,7 +16,7 @@ from math import prod
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count, check_name, check_positive, check_text
 from ..models.anatomy import linears
-from .batches import quick_products, split_batch
+from .batches import quick_products
 from .calibrate import calibrate
 from .registry import Registry
 from ..settings import Goal, option
@@ -58,15 +58,10 @@ class State:
     def calibration(self):
         "Calibrate the model on the texts, once."
         def make():
-            with self.quick():
+            with quick_products(self.model, self.texts):
                 return calibrate(self.model, self.texts, None, seed=self.goal.seed, statistics=self.statistics,
                     progress=self.progress)
         return self.once('calibration', None, partial(self.recall, make) if self.recall else make)
-
-    def quick(self):
-        "Multiply in bfloat16 inside the block, where that is quicker for the model and the texts."
-        lengths = (split_batch(o)[0]['attention_mask'].shape[1] for o in self.texts)
-        return quick_products(self.model, longest=max(lengths, default=0))
 
     def with_model(self,
         model:nn.Module, # What has become of the model
