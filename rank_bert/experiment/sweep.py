@@ -32,7 +32,7 @@ from ..rank.allocate import default_allocator
 from ..rank.decomposed import check_cost, flops_per_token
 from ..models.sizes import encoder_params
 from ..rank.layers import break_even
-from ..rank.recipe import check_recipe, dense_size, parse, recipe_name
+from ..rank.recipe import check_recipe, dense_size, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
@@ -70,7 +70,7 @@ class Sweep(Runner):
         self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
-        self.methods = check_several(methods, 'methods', recipe_name)
+        self.methods = check_several(methods, 'methods', lambda o: '+'.join(map(str, parse(o))))
         self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         check_cost(goal.cost)

@@ -152,23 +152,19 @@ def choose_texts(
     batches, # Any iterable of batches
     n_samples:int=1024, # Texts to return, fewer if there are fewer; None for all
     how:str='random', # 'random' or 'longest'
-    tokens:int=None, # Most tokens in all of them; at least one text is returned
     seed:int=42, # For 'random'
     among:int=4, # Choose among so many times `n_samples`; among all if `batches` is a list and `how` is 'random'
 )->list: # Batches of one text, pairs `(x, y)` where there are labels, else dicts
     "Choose some of the texts in batches."
     check_name(how, 'choice', ('random', 'longest'))
     check_count(n_samples, 'n_samples', none=True)
-    check_count(tokens, 'tokens', none=True)
     whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
     rows = list(sentences(batches, None if whole else among*n_samples))
     sizes = torch.tensor([len(x['attention_mask']) for x, _ in rows])
     if how == 'longest': order = sizes.argsort(descending=True, stable=True)
     else: order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
-    order = order[:n_samples]
-    if tokens: order = order[:max(1, (sizes[order].cumsum(0) <= tokens).sum())]
     alone = lambda x: {k: v[None] for k, v in x.items()}
-    chosen = (rows[i] for i in sorted(order.tolist()))
+    chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
 
 # %% ../../nbs/rank/batches.ipynb #eda72cfc

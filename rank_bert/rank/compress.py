@@ -15,7 +15,7 @@ import numpy as np, torch, torch.nn as nn
 from fastcore.meta import delegates
 from ..models.sizes import encoder_params
 from ..models.anatomy import heads_of, linears, neurons_of
-from rank_bert.rank.allocate import (COSTS, BudgetError, Choices, check_least, default_allocator, layer_choices, optimal,
+from rank_bert.rank.allocate import (BudgetError, Choices, check_least, default_allocator, layer_choices, optimal,
     smallest_budget)
 from .batches import batches_from, choose_texts, embeds, warn_few
 from .calibrate import Calibration
@@ -93,7 +93,7 @@ def choose(
     goal = replace(goal, cost=cost or goal.cost, multiple_of=multiple_of or goal.multiple_of)
     state, allocator = replace(state, goal=goal), default_allocator(goal.allocator, method, bool(kinds))
     measure = partial(cost_for, state.dense, goal.cost)
-    price = measure() if callable(goal.cost) or goal.cost in COSTS else state.once('cost', goal.cost, measure)
+    price = measure() if callable(goal.cost) or goal.cost == 'params' else state.once('cost', goal.cost, measure)
     asked = dict(cost=price, fixed_ranks=expand_fixed_ranks(state.model, goal.fixed_ranks), multiple_of=goal.multiple_of)
     thin, stats, spent = state.model, None, 0.
     if kinds: thin, stats, spent = _narrow(state, kinds, method, levels or (12 if method else 48), price,
