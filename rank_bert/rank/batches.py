@@ -220,8 +220,8 @@ def packs_for(
                 raise ValueError(f"a batch has {k} from {low} to {high}, and the model knows whole numbers from 0 to "
                     f"{known[k] - 1}: tokenise with the model's own tokenizer")
         if most and (length := x['attention_mask'].shape[1]) > most:
-            raise ValueError(f"a text has {length:,} tokens, and the model has positions for {most:,}: truncate it, as in "
-                f"tokenizer(texts, truncation=True, max_length={most})")
+            raise ValueError(f"a text has {length:,} tokens, and the model has positions for {most:,}: truncate it, as "
+                f"in tokenizer(texts, truncation=True, max_length={most})")
         yield x, y
 
 # %% ../../nbs/rank/batches.ipynb #64adcf98
@@ -265,10 +265,10 @@ def quick_products(
     "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
     matmul = getattr(torch.backends.mkldnn, 'matmul', None)
     free = getattr(matmul, 'fp32_precision', None) == 'none' and torch.backends.cuda.math_sdp_enabled()
-    amx = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16') and next(model.parameters()).device.type == 'cpu'
+    amx, device = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16'), next(model.parameters()).device
     longest = max((split_batch(o)[0]['attention_mask'].shape[1] for o in texts), default=0)
     with ExitStack() as stack:
-        if free and amx and longest <= 512 and min(l.shape[1] for l in linears(model)) >= 256:
+        if free and amx and device.type == 'cpu' and longest <= 512 and min(l.shape[1] for l in linears(model)) >= 256:
             stack.enter_context(held([matmul], 'fp32_precision', 'bf16'))
             stack.enter_context(held([_FUSED], 'on', False))
         yield

@@ -151,7 +151,8 @@ def calibrate(
     want = known if statistics is None else (statistics,) if isinstance(statistics, str) else tuple(statistics)
     for s in want:
         if check_name(s, 'statistic', ACTIVATION_STATISTICS + GRADIENT_STATISTICS) not in known:
-            raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', got {fisher!r}")
+            raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', "
+                f"got {fisher!r}")
     if not set(want)&set(GRADIENT_STATISTICS): fisher = None
     finite_weights(model)
     batches = batches_from(model, batches)

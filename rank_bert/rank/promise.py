@@ -33,7 +33,7 @@ def changed_answers(
     check_positive(tolerance, 'tolerance', none=True)
     if kind == 'single_label_classification': moved = a.argmax(-1) != b.argmax(-1)
     elif kind == 'multi_label_classification': moved = ((a > 0) != (b > 0)).any(-1)
-    elif tolerance is None and kind == 'embedding': # the nearest neighbours of one half of the texts among the other half
+    elif tolerance is None and kind == 'embedding': # nearest neighbours of one half in the other half
         if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
         found, asked = torch.randperm(len(a), generator=torch.Generator().manual_seed(0)).chunk(2)
         a, b = (u[asked] @ u[found].T for u in (F.normalize(o, dim=-1) for o in (a, b.nan_to_num(0, 0, 0))))

@@ -246,6 +246,6 @@ def finish_recipe(
 def part_table()->pd.DataFrame: # One row a part
     "Tabulate the parts of recipes."
     text = lambda p: ', '.join(f'{k}={o.default!r}' for k, o in options_of(p).items())
-    parts = [PARTS.find(k) for k in PARTS.names()]
-    rows = [dict(part=p.name, does=p.does, needs=p.needs or '', settings=text(p), budget=p.shrinks) for p in parts]
+    rows = [dict(part=p.name, does=p.does, needs=p.needs or '', settings=text(p), budget=p.shrinks)
+        for p in map(PARTS.find, PARTS.names())]
     return pd.DataFrame(rows).set_index('part')

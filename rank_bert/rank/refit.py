@@ -389,7 +389,8 @@ def refit(
         new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
         options = {None: small, 'layers': new}
         if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
-        if head and sentence_encoder(small) is not None: options['layers and map'] = aligned(dense, new, fit, held or fit)
+        if head and sentence_encoder(small) is not None:
+            options['layers and map'] = aligned(dense, new, fit, held or fit)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)
     if held:

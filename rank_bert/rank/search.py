@@ -77,8 +77,8 @@ def search(
             except BudgetError: return
             model = finish_recipe(end, 0.)
             if end.exported and not hasattr(encoder_of(model).forward, 'engine'):
-                raise ValueError(f"{end.done[-1]} exports embeddings, which we cannot test on the way: leave it out, and "
-                    f"promise over the export by export(..., {option('max_changed')})")
+                raise ValueError(f"{end.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
+                    f"and promise over the export by export(..., {option('max_changed')})")
             if getattr(model, 'compression', None) is None:
                 model.compression = replace(record_of(model), budget=b, recipe='+'.join(end.done))
             yield b, model

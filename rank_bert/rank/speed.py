@@ -125,10 +125,10 @@ def speed_search(
         line = (1/aim - rest)/layers
         budget = line if least < line < most else (least + most)/2
     if best is None:
-        reached, budget = max(tried, default=(None, None))
-        seen = f'the fastest was {reached:.3g} times as fast, at a budget of {budget:.3g}' if tried else 'no ranks are so low'
-        raise ValueError(f"{option('speedup')} {state.goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: {seen}. "
-            f"Ask for less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
+        seen = 'no ranks are so low'
+        if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
+        raise ValueError(f"{option('speedup')} {state.goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: "
+            f"{seen}. Ask for less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
     small, measured = best
     state = apply_recipe(parts, replace(small, goal=at(measured.budget)), shrinks[-1] + 1)
     model = finish_recipe(state, time.time() - start)
