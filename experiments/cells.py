@@ -34,7 +34,7 @@ def main(
             for budget in budgets.split(','):
                 name = method.removesuffix('+refit')
                 options = ['--method', name, '--budget', budget, '--allocator', 'optimal', '--task', task, '--source', source]
-                if name == method: options += ['--no-refit', '--steps', 1]
+                if name == method: options += ['--no-refit']
                 took = seconds_of('rank-bert-compress', folder, *options, '--out', f'{d}/{method}-{budget}')
                 rows.append(dict(how='a command each', method=method, budget=budget, seconds=took))
     with open(out, 'w', newline='') as f:

@@ -4,7 +4,7 @@
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
 
 A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
-import copy, csv, math, time, warnings
+import copy, csv, time, warnings
 from pathlib import Path
 import torch
 from fastai.torch_core import set_seed
@@ -16,7 +16,7 @@ from rank_bert.rank import refit as refit_module
 from rank_bert.rank.allocate import allocate
 from rank_bert.rank.batches import DIVERGENCES, choose_texts, frozen, packs_for, prediction_of
 from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import compress, start_recipe
+from rank_bert.rank.compress import start_recipe
 from rank_bert.rank.recipe import apply_recipe, dense_size, parse
 from rank_bert.settings import Goal
 from rank_bert.rank.decomposed import Decomposed
@@ -89,11 +89,6 @@ def _kept(b, budget):
     "What `compress` keeps."
     *_, (_, small) = kronecker(b, budget)
     return small
-
-@idea
-def steps(b, budget): # one for each halving
-    n = max(1, int(-math.log2(budget) + 1e-9))
-    yield '', compress(b.model, budget, b.batches, recipe='kronecker', steps=n, n_samples=b.n, progress=False)
 
 # (a) One `down` for query, key and value
 

@@ -70,7 +70,7 @@ def _results_of(model, scores, settings):
     "Collect what `results.json` holds of a compression."
     from rank_bert.models.sizes import bytes_by_part
     done, config = getattr(model, 'compression', None), getattr(model, 'model', model).config
-    keys = 'kept recipe method allocator cost steps budget embedding_rank neurons heads params'.split()
+    keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
     if done and done.promise: record |= dict(promise=done.promise.asdict())
@@ -97,7 +97,7 @@ def _say_compressed(model, scores, folder, out, was, dense):
 def compress(
     folder:str, # Folder of a saved model
     goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator',
-        'cost', 'fixed_ranks', 'multiple_of', 'steps', 'n_samples', 'seed',
+        'cost', 'fixed_ranks', 'multiple_of', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
     method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
     neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks

@@ -330,10 +330,9 @@ def settings_shown(
 )->dict: # Name -> text
     "List the settings of all runs, and those of compression from the runs that have them."
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
-    shown_elsewhere = ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed', 'steps')
+    shown_elsewhere = ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed')
     keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
     rows = {k.replace('_', ' '): _distinct(o[k] for o in settings if k in o) for k in keys}
-    if 'n_calibration' in keys: rows['steps'] = _distinct(o.get('steps', 1) for o in settings if 'n_calibration' in o)
     rows['seeds'] = _distinct(sorted(set(df.seed)))
     if not done: return {k: v for k, v in rows.items() if v not in ('', '–')}
     rows |= {k: _distinct(r.get(k) for r in done) for k in ('lr', 'device', 'threads')}

@@ -174,7 +174,7 @@ SCHEMA = dict(
     model=Field(check_text, _BOTH), weights_from=Field(check_text, title='weights from'),
     seed=Field(partial(check_count, least=0), _BOTH, write=_G), method=Field(check_text, _BOTH),
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
-    seeds=Field.over_seeds('score', 'count', write=_G), steps=Field(write=_G),
+    seeds=Field.over_seeds('score', 'count', write=_G),
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
     encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=count_text, title='encoder weights'),
     total_params=Field(check_count, mean=('total_params', 'mean'), write=count_text, title='all parameters'),
@@ -422,7 +422,7 @@ def to_table(
 )->pd.DataFrame: # One row a run, with `COLUMNS`
     "Tabulate records."
     order = lambda r: (*run_of(r)[:3], r['method'] != 'dense', r['method'], r['allocator'], -r['budget'])
-    rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')), steps=s.get('steps', 1),
+    rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')),
                  latency_batch=s['latency_batch'], latency_length=s['latency_length'],
                  latency_busy=(r.get('latency_load') or 0) > BUSY)
             for f, r in sorted(records.items(), key=lambda o: order(o[1])) for s in [r['settings']]]

@@ -32,7 +32,7 @@ from ..rank.allocate import default_allocator
 from ..rank.decomposed import check_cost, flops_per_token
 from ..models.sizes import encoder_params
 from ..rank.layers import break_even
-from ..rank.recipe import check_recipe, dense_size, parse, recipe_name
+from ..rank.recipe import check_recipe, dense_size, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
@@ -70,7 +70,7 @@ class Sweep(Runner):
         self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
-        self.methods = check_several(methods, 'methods', recipe_name)
+        self.methods = check_several(methods, 'methods', lambda o: '+'.join(map(str, parse(o))))
         self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         check_cost(goal.cost)
@@ -146,10 +146,9 @@ def settings(self:Sweep,
     "List the settings of a run."
     parts = [] if run.method == 'dense' else parse(run.method)
     data = dict(n_calibration=self.goal.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
-    same = ('n_samples', *(['steps'] if not data else []))
     if parts and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = any(p.shrinks for p in parts)
-    data |= {f.name: v for f in fields(Goal) if shrinks and f.name not in same
+    data |= {f.name: v for f in fields(Goal) if shrinks and f.name != 'n_samples'
         and (v := getattr(self.goal, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)

@@ -6,20 +6,19 @@ Docs: https://rank-bert.github.io/rank_bert/rank/batches.html.md"""
 
 # %% auto #0
 __all__ = ['DIVERGENCES', 'split_batch', 'sentences', 'tokenizer_of', 'are_texts', 'positions_of', 'batches_of_texts',
-           'check_data', 'batches_from', 'warn_few', 'choose_texts', 'collate', 'packs', 'check_inputs', 'packs_for',
-           'frozen', 'hooked', 'quick_products', 'embeds', 'check_head', 'prediction_of', 'predictions',
-           'mean_divergence', 'loss_increase']
+           'check_data', 'batches_from', 'warn_few', 'choose_texts', 'collate', 'packs', 'packs_for', 'frozen',
+           'hooked', 'quick_products', 'embeds', 'check_head', 'prediction_of', 'predictions', 'mean_divergence',
+           'loss_increase']
 
 # %% ../../nbs/rank/batches.ipynb #d5a6f483
-import math, threading, warnings
+import math, warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..checks import check_count, check_name, check_texts, shown
 from ..models.anatomy import encoder_of, family_of, held, linears
 from ..models.embedder import embed, run_encoder, sentence_encoder, text_inputs
@@ -153,23 +152,19 @@ def choose_texts(
     batches, # Any iterable of batches
     n_samples:int=1024, # Texts to return, fewer if there are fewer; None for all
     how:str='random', # 'random' or 'longest'
-    tokens:int=None, # Most tokens in all of them; at least one text is returned
     seed:int=42, # For 'random'
     among:int=4, # Choose among so many times `n_samples`; among all if `batches` is a list and `how` is 'random'
 )->list: # Batches of one text, pairs `(x, y)` where there are labels, else dicts
     "Choose some of the texts in batches."
     check_name(how, 'choice', ('random', 'longest'))
     check_count(n_samples, 'n_samples', none=True)
-    check_count(tokens, 'tokens', none=True)
     whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
     rows = list(sentences(batches, None if whole else among*n_samples))
     sizes = torch.tensor([len(x['attention_mask']) for x, _ in rows])
     if how == 'longest': order = sizes.argsort(descending=True, stable=True)
     else: order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
-    order = order[:n_samples]
-    if tokens: order = order[:max(1, (sizes[order].cumsum(0) <= tokens).sum())]
     alone = lambda x: {k: v[None] for k, v in x.items()}
-    chosen = (rows[i] for i in sorted(order.tolist()))
+    chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
 
 # %% ../../nbs/rank/batches.ipynb #eda72cfc
@@ -207,34 +202,26 @@ def packs(
             pack.append(r)
         yield collate(pack, pad, side)
 
-# %% ../../nbs/rank/batches.ipynb #0inp0001
-def check_inputs(
-    enc:nn.Module, # A transformers model
-    x:dict, # Inputs: tensors (batch, length)
-):
-    "Raise `ValueError` if a batch has ids or lengths for which a model has no embeddings."
-    known = dict(input_ids=getattr(enc.get_input_embeddings(), 'num_embeddings', None),
-        token_type_ids=getattr(enc.config, 'type_vocab_size', None))
-    for k in (k for k, n in known.items() if k in x and n and (k, n) != ('token_type_ids', 1)):
-        low, high = (o.item() for o in x[k].aminmax())
-        if x[k].is_floating_point() or not 0 <= low <= high < known[k]:
-            raise ValueError(f"a batch has {k} from {low} to {high}, and the model knows whole numbers from 0 to "
-                f"{known[k] - 1}: tokenise with the model's own tokenizer")
-    most, length = positions_of(enc), x['attention_mask'].shape[1]
-    if most and length > most:
-        raise ValueError(f"a text has {length:,} tokens, and the model has positions for {most:,}: truncate it, as in "
-            f"tokenizer(texts, truncation=True, max_length={most})")
-
 # %% ../../nbs/rank/batches.ipynb #43547299
 def packs_for(
     enc:nn.Module, # A transformers model
     batches, # Any iterable of batches
     n_samples:int=None, # Sentences to use; all when None
 ):
-    "Yield packs with the padding that `enc` expects."
+    "Yield packs with the padding that `enc` expects; raise `ValueError` for ids or lengths beyond its embeddings."
+    known = dict(input_ids=getattr(enc.get_input_embeddings(), 'num_embeddings', None),
+        token_type_ids=getattr(enc.config, 'type_vocab_size', None))
+    known, most = {k: n for k, n in known.items() if n and (k, n) != ('token_type_ids', 1)}, positions_of(enc)
     pad = getattr(enc.config, 'pad_token_id', None) or 0
     for x, y in packs(sentences(batches, n_samples), pad=pad, side=family_of(enc).padding_side):
-        check_inputs(enc, x)
+        for k in [k for k in known if k in x]:
+            low, high = (o.item() for o in x[k].aminmax())
+            if x[k].is_floating_point() or not 0 <= low <= high < known[k]:
+                raise ValueError(f"a batch has {k} from {low} to {high}, and the model knows whole numbers from 0 to "
+                    f"{known[k] - 1}: tokenise with the model's own tokenizer")
+        if most and (length := x['attention_mask'].shape[1]) > most:
+            raise ValueError(f"a text has {length:,} tokens, and the model has positions for {most:,}: truncate it, as "
+                f"in tokenizer(texts, truncation=True, max_length={most})")
         yield x, y
 
 # %% ../../nbs/rank/batches.ipynb #64adcf98
@@ -263,36 +250,28 @@ def hooked(
         for h in handles: h.remove()
 
 # %% ../../nbs/rank/batches.ipynb #24quick2
-_QUICK, _IN_QUICK = threading.Lock(), threading.local()
+class _FusedAttention:
+    "PyTorch's switch for fused attention, which holds for the whole process, as an attribute."
+    on = property(lambda self: torch.backends.cuda.flash_sdp_enabled(),
+        lambda self, value: torch.backends.cuda.enable_flash_sdp(value))
 
-def _has_amx():
-    "Tell whether this processor multiplies tiles of bfloat16."
-    return getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16', False)
-
-def _matmul(): return getattr(torch.backends.mkldnn, 'matmul', None)
-
-def _gains(model, longest):
-    "Tell whether bfloat16 is quicker for a model, and nobody has chosen otherwise."
-    free = getattr(_matmul(), 'fp32_precision', None) == 'none' and longest <= 512 and _has_amx()
-    return free and next(model.parameters()).device.type == 'cpu' and min(l.shape[1] for l in linears(model)) >= 256
+_FUSED = _FusedAttention()
 
 @contextmanager
 def quick_products(
     model:nn.Module, # A transformers model, or any module that contains one
-    on:bool=True, # Else multiply in float32, also inside another such block
-    longest:int=0, # Tokens of the longest text
+    texts:list, # Batches that it reads inside the block
 ):
     "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
-    inside = getattr(_IN_QUICK, 'on', False)
-    if on == inside or on and not (_gains(model, longest) and _QUICK.acquire(blocking=False)):
+    matmul = getattr(torch.backends.mkldnn, 'matmul', None)
+    free = getattr(matmul, 'fp32_precision', None) == 'none' and torch.backends.cuda.math_sdp_enabled()
+    amx, device = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16'), next(model.parameters()).device
+    longest = max((split_batch(o)[0]['attention_mask'].shape[1] for o in texts), default=0)
+    with ExitStack() as stack:
+        if free and amx and device.type == 'cpu' and longest <= 512 and min(l.shape[1] for l in linears(model)) >= 256:
+            stack.enter_context(held([matmul], 'fp32_precision', 'bf16'))
+            stack.enter_context(held([_FUSED], 'on', False))
         yield
-        return
-    _matmul().fp32_precision, _IN_QUICK.on = ('bf16', True) if on else ('none', False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH) if on else nullcontext(): yield
-    finally:
-        _matmul().fp32_precision, _IN_QUICK.on = ('none', False) if on else ('bf16', True)
-        if on: _QUICK.release()
 
 # %% ../../nbs/rank/batches.ipynb #009ec445
 def embeds(

@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/rank/calibrate.html.md"""
 __all__ = ['fingerprint', 'rest_fingerprint', 'Calibration', 'calibrate', 'check_calibration']
 
 # %% ../../nbs/rank/calibrate.ipynb #dd07a0c0
-import json, warnings, zlib
-from contextlib import contextmanager
+import json, zlib
 from functools import partial
 from pathlib import Path
 import torch, torch.nn as nn
@@ -98,21 +97,18 @@ class _Collector:
         self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want,
             self.device)
 
-    def statistics_of(self, l, x):
-        "Find the statistics of a layer; one that reads the same tensor as the layer before shares its input."
+    def see_input(self, l, x, y):
+        "Count the input `x` of a layer, and its gradient when that comes back."
         if not (self.keep.is_text(x) or self.positions):
             raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of "
                 f"{tuple(self.keep.mask.shape)}")
         if l.name not in self.layers:
+            # one that reads the same tensor as the layer before shares its input
             shared = self.last[1] if self.last and self.last[0] is x and not self.positions else None
             self.layers[l.name] = LayerStatistics(l.shape, self.want, self.device, shared)
         stats = self.layers[l.name]
         if stats.owns: self.last = x, stats
-        return stats
-
-    def see_input(self, l, x, y):
-        "Count the input `x` of a layer, and its gradient when that comes back."
-        stats, x = self.statistics_of(l, x), x.detach()
+        x = x.detach()
         stats.forward(x, self.keep)
         if not self.fisher: return
         if not y.requires_grad: y = y.detach().requires_grad_().clone() # a table of positions starts no graph
@@ -122,38 +118,19 @@ class _Collector:
 # %% ../../nbs/rank/calibrate.ipynb #b2c9ce28
 @patch
 def add(self:_Collector, x, y):
-    "Run one pack forward and back."
+    "Run one pack forward and back, with a hook on every layer, and on the word embedding where gradients start."
     if 'input_ids' not in x: raise ValueError(f"a batch for calibrate must have input_ids, got only {', '.join(x)}")
     self.keep = TextTokens(x['attention_mask'].to(self.device), self.family.batch_first)
-    if self.fisher:
-        z, v = cotangent(self.model, x, y, self.fisher, self.gen)
-        z.backward(v)
-    else: run_encoder(self.enc, x)
-    for s in self.layers.values(): s.finish()
-    self.words.add(x['input_ids'].to(self.device), self.keep)
-    self.last, self.samples = None, self.samples + len(self.keep.mask)
-
-# %% ../../nbs/rank/calibrate.ipynb #cbf59a39
-@patch
-@contextmanager
-def watching(self:_Collector):
-    "Hook every layer, and the word embedding where gradients start."
     hooks = [(l.module, lambda args, kwargs, out, l=l: self.see_input(l, args[0], out)) for l in self.linears]
     if self.fisher: hooks.append((self.enc.get_input_embeddings(), lambda args, kwargs, out: self.words.see(out)))
-    with hooked(hooks), frozen(self.model, bool(self.fisher)): yield
-
-# %% ../../nbs/rank/calibrate.ipynb #3ae60037
-def _wanted_statistics(statistics, fisher):
-    "List the statistics to collect; all that `fisher` allows when None."
-    known = ACTIVATION_STATISTICS + (GRADIENT_STATISTICS if fisher else ())
-    if statistics is None: return known
-    statistics = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-    for s in statistics:
-        check_name(s, 'statistic', ACTIVATION_STATISTICS + GRADIENT_STATISTICS)
-        if s not in known:
-            raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', got "
-                f"{fisher!r}")
-    return statistics
+    with hooked(hooks), frozen(self.model, bool(self.fisher)):
+        if self.fisher:
+            z, v = cotangent(self.model, x, y, self.fisher, self.gen)
+            z.backward(v)
+        else: run_encoder(self.enc, x)
+        for s in self.layers.values(): s.finish()
+        self.words.add(x['input_ids'].to(self.device), self.keep)
+    self.last, self.samples = None, self.samples + len(self.keep.mask)
 
 # %% ../../nbs/rank/calibrate.ipynb #02d4c583
 @torch.inference_mode(False)
@@ -170,17 +147,21 @@ def calibrate(
     if fisher is not None: check_name(fisher, 'fisher', ('true', 'empirical'))
     check_count(n_samples, 'n_samples', none=True)
     check_count(seed, 'seed', least=0)
-    want = _wanted_statistics(statistics, fisher)
+    known = ACTIVATION_STATISTICS + (GRADIENT_STATISTICS if fisher else ())
+    want = known if statistics is None else (statistics,) if isinstance(statistics, str) else tuple(statistics)
+    for s in want:
+        if check_name(s, 'statistic', ACTIVATION_STATISTICS + GRADIENT_STATISTICS) not in known:
+            raise ValueError(f"statistic {s!r} is made of gradients: it needs fisher='true' or 'empirical', "
+                f"got {fisher!r}")
     if not set(want)&set(GRADIENT_STATISTICS): fisher = None
     finite_weights(model)
     batches = batches_from(model, batches)
     bar = tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
         c = _Collector(model, want, fisher, seed)
-        with c.watching():
-            for x, y in packs_for(c.enc, batches, n_samples):
-                c.add(x, y)
-                bar.update(len(x['input_ids']))
+        for x, y in packs_for(c.enc, batches, n_samples):
+            c.add(x, y)
+            bar.update(len(x['input_ids']))
     if not c.samples: raise ValueError("no sentence to calibrate on: the batches are empty")
     stats = {n: s.result(c.samples) for n, s in c.layers.items()}
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
@@ -218,12 +199,15 @@ def _check_print(value, name):
 
 _ABOUT = dict(samples=check_count, tokens=check_count, fisher=lambda v, n: v is None or check_text(v, n),
     prints=partial(check_each, check=_check_print, kind=dict), rows=partial(check_each, check=check_count, kind=dict),
-    rest=lambda v, n: v is None or check_fields(v, n, dict.fromkeys(('embeddings', 'head', 'other'), _CRC)),
+    rest=partial(check_fields, fields=dict.fromkeys(('embeddings', 'head', 'other'), _CRC)),
     same=partial(check_each, check=check_text, kind=dict)) # what the header holds
 
-# %% ../../nbs/rank/calibrate.ipynb #fe61b243
-def _read_tensors(file):
-    "Read the header of a calibration and its tensors."
+# %% ../../nbs/rank/calibrate.ipynb #fe61b244
+@patch(cls_method=True)
+def load(cls:Calibration,
+    file, # Path of a file that `save` wrote
+):
+    "Read a calibration."
     if Path(file).exists() and not Path(file).is_file(): raise ValueError(f"{file} is not a file") # a pipe has no end
     try:
         with safe_open(file, framework='pt') as f:
@@ -232,18 +216,10 @@ def _read_tensors(file):
     if about is None: raise ValueError(f"{file} is not a calibration: its header has no statistics")
     for k, v in tensors.items():
         if not all_finite(v): raise ValueError(f"{file}: {k} is NaN or infinite, so calibrate again")
-    try: return check_fields(dict(rows={}, rest=None)|json.loads(about), 'the header', _ABOUT), tensors
+    try: about = check_fields(json.loads(about), 'the header', _ABOUT)
     except (ValueError, TypeError, RecursionError) as e: raise ValueError(f"{file} is not a calibration: {e}") from None
-
-# %% ../../nbs/rank/calibrate.ipynb #fe61b244
-@patch(cls_method=True)
-def load(cls:Calibration,
-    file, # Path of a file that `save` wrote
-):
-    "Read a calibration."
-    about, tensors = _read_tensors(file)
-    stats, same = {n: {} for n in ('', *about['prints'])}, about['same']
-    try: tensors.update({k: tensors[v] for k, v in same.items()})
+    stats = {n: {} for n in ('', *about['prints'])}
+    try: tensors.update({k: tensors[v] for k, v in about['same'].items()})
     except KeyError as e: raise ValueError(f"{file} is not a calibration: it has no tensor {e}") from None
     for k, v in tensors.items():
         layer, _, name = k.partition('/')
@@ -277,9 +253,6 @@ def check(self:Calibration,
                 f"{tuple(shape)} here")
         if here[n][2] != crc:
             raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
-    if self.rest is None:
-        return warnings.warn("this calibration was saved without checksums of embeddings and head: check that they "
-            "are those of this model", stacklevel=2)
     parts, enc = dict(embeddings='embeddings', head='head', other='norms or biases'), encoder_of(model)
     unused = [] if self.fisher and enc.base_model is not enc else ['head']
     if changed := [parts[k] for k, crc in rest_fingerprint(model).items() if k not in unused and self.rest[k] != crc]:

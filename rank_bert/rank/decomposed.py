@@ -23,21 +23,10 @@ from .plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_br
 from .batches import embeds
 from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
-from .allocate import COSTS, allocate, default_allocator, smallest_budget
+from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit
 from .registry import Registry
-
-# %% ../../nbs/rank/decomposed.ipynb #a0c38aaa
-def _calibration_for(method, model, data, n_samples, progress):
-    "Get the statistics that `method` needs from a `Calibration` or from batches; None without data."
-    f = get_decomposition(method)
-    if data is None and f.needs:
-        raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
-        "or the batches themselves; 'svd' needs none")
-    if isinstance(data, Calibration): data.check(model)
-    elif data is not None: return calibrate(model, data, n_samples, statistics=(*f.needs, f.mean), progress=progress)
-    return data
 
 # %% ../../nbs/rank/decomposed.ipynb #491f133e
 class Decomposed:
@@ -54,14 +43,16 @@ class Decomposed:
         self.model, self.method, self.f = model, method, get_decomposition(method)
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
         self.prints = fingerprint(model), rest_fingerprint(model)
-        self.calibration = stats = _calibration_for(method, model, data, n_samples, progress)
+        if data is None and self.f.needs:
+            raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
+                "or the batches themselves; 'svd' needs none")
+        if isinstance(data, Calibration): data.check(model)
+        elif data is not None:
+            data = calibrate(model, data, n_samples, statistics=(*self.f.needs, self.f.mean), progress=progress)
+        self.calibration = stats = data
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
-        known = known or {}
-        for n, f in known.items():
-            here, shape = self.shapes.get(n), (f.left.shape[-2], f.right.shape[-1])
-            if here != shape: raise ValueError(f"known has factors of {shape} for {n!r}, which is {here or 'no layer'} here")
         new = lambda l: factorise(l.module, method, stats and stats[l.name], l.name)
-        self.factors = {l.name: known[l.name] if l.name in known else new(l) for l in bar}
+        self.factors = {l.name: known[l.name] if l.name in (known or {}) else new(l) for l in bar}
 
     @property
     def spectra(self):
@@ -86,18 +77,18 @@ def latency_of(
     return measure_latency([l.shape for l in layers], **like | kwargs)
 
 def check_cost(
-    cost, # Name in `COSTS` or `MEASURES`, or a function of (rank, out, in)
+    cost, # 'params', a name in `MEASURES`, or a function of (rank, out, in)
 ): # `cost`
     "Raise `ValueError` unless a budget can count this."
-    return cost if callable(cost) else check_name(cost, 'cost', [*COSTS, *MEASURES.names()])
+    return cost if callable(cost) else check_name(cost, 'cost', ['params', *MEASURES.names()])
 
 def cost_for(
     model:nn.Module, # A transformers model, or any module that contains one
-    cost='params', # Name in `COSTS` or `MEASURES`, or a function of (rank, out, in)
+    cost='params', # Or a name in `MEASURES`, or a function of (rank, out, in)
 ): # Function of (rank, out, in)
     "Look up what a budget counts; measure it where that depends on the machine."
-    if callable(check_cost(cost)): return cost
-    return COSTS[cost] if cost in COSTS else MEASURES.find(cost)(model)
+    known = callable(check_cost(cost)) or cost == 'params'
+    return get_cost(cost) if known else MEASURES.find(cost)(model)
 
 # %% ../../nbs/rank/decomposed.ipynb #546a065d
 @patch
@@ -136,7 +127,6 @@ class Compression:
     budget:float = 1. # Fraction asked for
     allocator:str = None # How the ranks were chosen; None for a plan of your own
     cost:str = 'params' # What the budget counts
-    steps:int = 1 # Times it was calibrated and truncated
     seconds:float = 0. # Time it took
     embedding_rank:int = None # Rank of the word embedding, None where it is whole
     refit:Refit = None # What the refit did, None where there was none

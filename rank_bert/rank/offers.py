@@ -101,7 +101,7 @@ def _spectra_at(narrowing, calibration, level, weight):
 def narrowing_choices(
     narrowing:Narrowing, # What may get narrower
     calibration:Calibration, # Of its model
-    cost='params', # Name in `COSTS`, or a function of (rank, out, in)
+    cost='params', # Or a function of (rank, out, in)
     multiple_of:int=1, # Multiples of this rank only
     ranks:bool=True, # Choose lower ranks too? Otherwise all layers stay dense
 )->Choices: # By rising cost and falling error; errors are twice the nats, as sums of squares are

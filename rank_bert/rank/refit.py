@@ -385,14 +385,16 @@ def refit(
         warn_few(before, [*fit, *held])
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
-    new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
-    options = {None: small, 'layers': new}
-    if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
-    if head and sentence_encoder(small) is not None: options['layers and map'] = aligned(dense, new, fit, held or fit)
-    kept, found = list(options)[-1], [math.nan]*len(options)
+    with quick_products(dense, [*fit, *held]):
+        new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
+        options = {None: small, 'layers': new}
+        if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
+        if head and sentence_encoder(small) is not None:
+            options['layers and map'] = aligned(dense, new, fit, held or fit)
+        kept, found = list(options)[-1], [math.nan]*len(options)
+        if held: options['svd'] = plain_svd(before, small)
     if held:
-        options['svd'] = plain_svd(before, small)
-        with quick_products(dense, on=False): ds = divergences(dense, options.values(), held)
+        ds = divergences(dense, options.values(), held)
         best, found = choose_refit(ds[:-1]), ds.mean(1).tolist()
         kept = 'svd' if found[-1] < found[best] or math.isnan(found[best]) else list(options)[best]
     new = copy.deepcopy(options[kept])

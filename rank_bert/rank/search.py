@@ -42,12 +42,11 @@ BUDGETS = .9, .8, .7, .6, .5, .4, .35, .3, .25, .2, .15, .1, .07, .05
 def sequence_of(
     changed, # Function of a budget: the share of answers that it changes on texts of the fit
     max_changed:float, # Share that may change
-    budgets=BUDGETS, # The largest first
 )->list: # Budgets to test
     "Choose budgets to test, by a few looks at texts of the fit."
-    at = bisect_right(budgets, max_changed, key=changed) # of the first that changes too much
+    at = bisect_right(BUDGETS, max_changed, key=changed) # of the first that changes too much
     begin = max(0, at - 3)
-    return [*budgets[:begin:3], *budgets[begin:]]
+    return [*BUDGETS[:begin:3], *BUDGETS[begin:]]
 
 # %% ../../nbs/rank/search.ipynb #se000015
 def _ids(batch): return tuple(split_batch(batch)[0]['input_ids'].flatten().tolist())
@@ -56,7 +55,6 @@ def search(
     state:State, # The first one, with texts to learn from
     parts:list, # From `parse`
     aside, # Texts or batches that no model was trained on or fitted to
-    budgets=BUDGETS, # The largest first
     start:float=None, # Time at which it all began, default: now
 )->nn.Module: # Whose `.compression` has the `Promise` in it
     "Shrink a model to the smallest budget that keeps a promise."
@@ -74,20 +72,17 @@ def search(
             try: after, _ = outputs_on(apply(whole, budget, shrinks[0], shrinks[-1] + 1).model, texts)
             except BudgetError: return 1.
             return changed_answers(before, after, kind, goal.tolerance).mean()
-        for b in sequence_of(changed, goal.max_changed, budgets):
-            try: yield b, _complete(apply(whole, b, shrinks[0]))
+        for b in sequence_of(changed, goal.max_changed):
+            try: end = apply(whole, b, shrinks[0])
             except BudgetError: return
+            model = finish_recipe(end, 0.)
+            if end.exported and not hasattr(encoder_of(model).forward, 'engine'):
+                raise ValueError(f"{end.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
+                    f"and promise over the export by export(..., {option('max_changed')})")
+            if getattr(model, 'compression', None) is None:
+                model.compression = replace(record_of(model), budget=b, recipe='+'.join(end.done))
+            yield b, model
     res = promise(state.dense, candidates(), aside, goal.max_changed, goal.confidence, goal.tolerance)
     model, res.model = res.model, None
     model.compression = replace(model.compression, promise=res, seconds=time.time() - start)
-    return model
-
-def _complete(state):
-    "Record what was done, and check that the model answers as its export does."
-    model = finish_recipe(state, 0.)
-    if state.exported and not hasattr(encoder_of(model).forward, 'engine'):
-        raise ValueError(f"{state.done[-1]} exports embeddings, which we cannot test on the way: leave it out, and promise "
-            f"over the export by export(..., {option('max_changed')})")
-    if getattr(model, 'compression', None) is None:
-        model.compression = replace(record_of(model), budget=state.goal.budget, recipe='+'.join(state.done))
     return model

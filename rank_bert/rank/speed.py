@@ -88,15 +88,10 @@ class Speedup:
             f"{self.turns} turns, {self.asked:g} asked): {self.engine} at {self.batch}")
 
 # %% ../../nbs/rank/speed.ipynb #sp000016
-def _next_budget(line, least, most):
-    "Choose a budget between one that is fast enough and one that is not: on the line, or in the middle."
-    return line if least < line < most else (least + most)/2
-
 def speed_search(
     state:State, # The first one
     parts:list, # From `parse`
     start:float=None, # Time at which it all began, default: now
-    rounds:int=7, # Budgets to measure at most
 )->nn.Module: # Whose `.compression` has the `Speedup` in it
     "Shrink a model until it is as fast as asked."
     start, goal, dense = start or time.time(), state.goal, state.dense
@@ -113,7 +108,7 @@ def speed_search(
     rest = max(0., 1/np.median(speed_ratios(slow, prepare(dense, bs, length))) - layers)
     least, most, best, tried = 0., 1., None, []
     budget = min(1., max(.02, (1/aim - rest)/layers))
-    for _ in range(rounds):
+    for _ in range(7):
         try: small = apply_recipe(parts, replace(whole, goal=at(budget)), shrinks[0], shrinks[-1] + 1)
         except BudgetError: least = budget # no ranks are so low
         else:
@@ -127,19 +122,15 @@ def speed_search(
                     len(ratios), engine, goal.speed_at, budget)), budget
                 if reached < 1.05*state.goal.speedup or budget == 1: break
         if most - least < .01: break
-        budget = _next_budget((1/aim - rest)/layers, least, most)
-    if best is None: raise ValueError(_too_slow(state.goal, engine, tried))
+        line = (1/aim - rest)/layers
+        budget = line if least < line < most else (least + most)/2
+    if best is None:
+        seen = 'no ranks are so low'
+        if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
+        raise ValueError(f"{option('speedup')} {state.goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: "
+            f"{seen}. Ask for less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
     small, measured = best
     state = apply_recipe(parts, replace(small, goal=at(measured.budget)), shrinks[-1] + 1)
     model = finish_recipe(state, time.time() - start)
     model.compression = replace(record_of(model), speedup=measured)
     return model
-
-# %% ../../nbs/rank/speed.ipynb #sp000017
-def _too_slow(goal, engine, tried):
-    "Say how fast the fastest was."
-    reached, budget = max(tried, default=(None, None))
-    fastest = f'the fastest was {reached:.3g} times as fast, at a budget of {budget:.3g}'
-    seen = fastest if tried else 'no ranks are so low'
-    return (f"{option('speedup')} {goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: {seen}. Ask for "
-        f"less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
