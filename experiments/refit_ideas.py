@@ -202,11 +202,17 @@ def both(b, budget):
         yield f'{fraction} of the neurons', small
         yield f'{fraction} of the neurons, refit', b.refit(small, dense=pruned, calibration=cal)
 
+def _with_head_of(model, other):
+    "A copy of a model with the head of another."
+    new, old = copy.deepcopy(model), refit_module.head_layers(encoder_of(other))
+    for n, m in refit_module.head_layers(encoder_of(new)).items(): m.load_state_dict(old[n].state_dict())
+    return new
+
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
     fit, held = refit_module.hold_out(b.batches, b.n, .125)
     new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
-    options = {'': small, 'layers': refit_module.with_head_of(new, small), 'layers and head': new}
+    options = {'': small, 'layers': _with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
@@ -367,8 +373,10 @@ def _token_weights(model, packs):
 
 class _Weighted(refit_module.PairedMoments):
     def add(self, x, y, w):
+        if self.shift is None:
+            self.y_shift, m = y.mean(0), y.shape[1]
+            self.y_sum, self.cross = self.sum.new_zeros(m), self.sum.new_zeros(m, len(self.sum))
         refit_module.Moments.add(self, x, w)
-        if self.y_shift is None: self.y_shift = y.mean(0)
         y = (y - self.y_shift)*w[:, None]
         self.y_sum += y.sum(0)
         self.cross += y.T@(x - self.shift)
@@ -381,7 +389,7 @@ def _weighted_moments_at(share):
             w = sum(self.weights[n][p] for n in names)/len(names)
             w = share*w + 1 - share
             for x, y in zip(self.see_small(block, block.stages[i], p), got[i], strict=True):
-                moments = moments or _Weighted(x.shape[1], y.shape[1], self.device)
+                moments = moments or _Weighted(x.shape[1], self.device)
                 moments.add(x, y, w)
             got[i] = None
         return moments
@@ -419,7 +427,7 @@ def head_ridge(b, budget):
     refit_module.Walk.refit_head = several
     try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
     finally: refit_module.Walk.refit_head = old
-    layers = refit_module.with_head_of(new, small)
+    layers = _with_head_of(new, small)
     ds = refit_module.divergences(b.model, [small, layers, *models], held)
     for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
         yield f'{name}; held out {d.mean():.4f}, more than the layers by {(d - ds[1]).mean():.4f} +- {(d - ds[1]).std()/len(d)**.5:.4f}', m
@@ -471,7 +479,7 @@ def _with_norms(share, old):
         moments = None
         for keep, a, b in zip(self.keeps, outs, self.outs_dense):
             x, y = keep.flat(a), keep.flat(refit_module.Call.hidden_in(b))
-            moments = moments or refit_module.PairedMoments(x.shape[1], y.shape[1], self.device)
+            moments = moments or refit_module.PairedMoments(x.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair()
         a, c = _fit_norm(module.output.LayerNorm, mx, my, xx.diagonal(), yx.diagonal(), share)

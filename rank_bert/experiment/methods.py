@@ -68,7 +68,7 @@ def __call__(self:Compressor,
     goal = self.goal_of(run, any(p.shrinks for p in parts))
     fit, aside = promise_texts(self.data, goal) if self.goal.limit == 'max_changed' else (self.data, None)
     start = start_recipe(self.model, parts, goal, fit, progress=False)
-    if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr)
+    if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr, may_stop=False)
     if start.texts: self.root.texts, self.root.data = start.texts, start.data
     self.reused, old, self.chain, key = [], self.chain, {}, ()
     state = replace(self.root, goal=goal, reused=self.reused)

@@ -59,14 +59,6 @@ def with_map(
     return new
 
 # %% ../../nbs/rank/align.ipynb #ebf3b931
-def _pooled(model, batches):
-    "Embed batches, before the normalisation."
-    st, seen = sentence_encoder(model), []
-    see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
-    with hooked([(st[map_place(st)], see)]), frozen(model):
-        for x, _ in packs_for(encoder_of(model), batches): embed(model, x)
-    return torch.cat(seen).double()
-
 def aligned(
     dense:nn.Module, # The model to come close to
     small:nn.Module, # A module that contains a `SentenceTransformer`; copied
@@ -75,9 +67,13 @@ def aligned(
     ridges=(.01, .03, .1, .3, 1.), # To choose from, as fractions of the mean variance
 )->nn.Module: # A new model, with one module more
     "Map the embeddings of a smaller sentence encoder toward the dense model's."
-    if sentence_encoder(small) is None:
-        raise ValueError(f"{type(encoder_of(small)).__name__} has no place for a map: use a SentenceTransformer")
-    (z, a), (w, b) = ([_pooled(m, some) for some in (batches, held)] for m in (small, dense))
+    def pooled(model, batches): # before the normalisation
+        st, seen = sentence_encoder(model), []
+        see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
+        with hooked([(st[map_place(st)], see)]), frozen(model):
+            for x, _ in packs_for(encoder_of(model), batches): embed(model, x)
+        return torch.cat(seen).double()
+    (z, a), (w, b) = ([pooled(m, some) for some in (batches, held)] for m in (small, dense))
     wanted = F.normalize(w, dim=-1)*z.norm(dim=-1).mean()
     fits = [ridge_map(z, wanted, r) for r in ridges]
     cosine = [F.cosine_similarity(a@weight.T + bias, b, dim=-1).mean() for weight, bias in fits]

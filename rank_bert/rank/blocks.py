@@ -66,10 +66,10 @@ class Call:
 # %% ../../nbs/rank/blocks.ipynb #0refit68
 @contextmanager
 def skipping(
-    outs:dict, # Module -> function without arguments, for what the module returns
+    outs:dict, # Module -> what it returns
 ):
     "Make modules return something instead of computing."
-    for m, out in outs.items(): m.forward = lambda *args, out=out, **kwargs: out()
+    for m in outs: m.forward = lambda *args, m=m, **kwargs: outs[m]
     try: yield
     finally:
         for m in outs: del m.forward
@@ -80,12 +80,12 @@ class Enough(Exception): "Ends a forward pass where you have seen enough."
 @patch(cls_method=True)
 def record(cls:Call, enc, names, x):
     "Run one pack up to the last of the blocks `names`, of which only the first computes; list a call of each."
-    calls, outs = [], []
+    calls, (first, *others) = [], map(enc.get_submodule, names)
+    outs = dict.fromkeys(others)
     def see(args, kwargs):
         calls.append(cls(args, kwargs))
         if len(calls) == len(names): raise Enough
-    keep = [(enc.get_submodule(names[0]), lambda args, kwargs, out: outs.append(out))]
-    with hooked([(enc.get_submodule(n), see) for n in names], before=True), hooked(keep):
-        with skipping({enc.get_submodule(n): lambda: outs[0] for n in names[1:]}):
-            try: run_encoder(enc, x)
-            except Enough: return calls
+    keep = lambda args, kwargs, out: outs.update(dict.fromkeys(others, out))
+    with hooked([(m, see) for m in (first, *others)], before=True), hooked([(first, keep)]), skipping(outs):
+        try: run_encoder(enc, x)
+        except Enough: return calls

@@ -61,17 +61,6 @@ def hidden_loss(
     gap = lambda s, t: (_at_least_float32(s) - _at_least_float32(t)).square().mean(-1)
     return torch.stack([_mean_of_tokens(gap(s, t), mask) for s, t in zip(student, teacher, strict=True)]).mean()
 
-# %% ../../nbs/rank/distances.ipynb #a47f8be2
-_LEAST_PROB = 1e-30 # smallest probability whose logarithm counts
-
-def _score_gap(s, t, mask):
-    "Compare the scores behind probabilities `(n, heads, length, length)`, up to a constant in each row."
-    s, t, real = _at_least_float32(s), _at_least_float32(t), mask.bool()
-    kept = real[:, None, :, None] & real[:, None, None, :] & (s > _LEAST_PROB) & (t > _LEAST_PROB)
-    gap = s.where(kept, 1.).log() - t.where(kept, 1.).log()
-    mean = gap.sum(-1, keepdim=True)/kept.sum(-1, keepdim=True).clamp_min(1)
-    return ((gap - mean).square()*kept).sum()/kept.sum().clamp_min(1)
-
 # %% ../../nbs/rank/distances.ipynb #a1d139ec
 def attention_loss(
     student:list, # Attention probabilities, each `(n, heads, length, length)`
@@ -82,8 +71,15 @@ def attention_loss(
     if not student or not teacher or any(a is None for a in (*student, *teacher)):
         raise ValueError("there are no attentions to compare: sdpa and flash attention give none, so call "
                          "model.set_attn_implementation('eager')")
-    for s, t in zip(student, teacher, strict=True): check_heads(s.shape[1], t.shape[1])
-    return torch.stack([_score_gap(s, t, mask) for s, t in zip(student, teacher)]).mean()
+    gaps, real, least = [], mask.bool(), 1e-30 # smallest probability whose logarithm counts
+    for s, t in zip(student, teacher, strict=True):
+        check_heads(s.shape[1], t.shape[1])
+        s, t = _at_least_float32(s), _at_least_float32(t)
+        kept = real[:, None, :, None] & real[:, None, None, :] & (s > least) & (t > least)
+        gap = s.where(kept, 1.).log() - t.where(kept, 1.).log()
+        mean = gap.sum(-1, keepdim=True)/kept.sum(-1, keepdim=True).clamp_min(1)
+        gaps.append(((gap - mean).square()*kept).sum()/kept.sum().clamp_min(1))
+    return torch.stack(gaps).mean()
 
 # %% ../../nbs/rank/distances.ipynb #18c70b96
 def check_heads(

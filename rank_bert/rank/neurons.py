@@ -17,29 +17,6 @@ from .layers import refuse_adapters, replace_layers, resized
 from .linalg import damped_root, to_float64
 from .metrics import finite_weights
 
-# %% ../../nbs/rank/neurons.ipynb #0neuro07
-def _damped_inverse(c):
-    "Invert a covariance."
-    return torch.cholesky_inverse(damped_root(c, 1e-4))
-
-# %% ../../nbs/rank/neurons.ipynb #0neuro35
-def _cheapest(now, inverse, n):
-    "Choose `n` columns of `now` to remove one after the other; return them and by how much the loss grows."
-    us, cs, gone, cost = inverse.new_zeros(n, len(inverse)), now.new_zeros(len(now), n), [], 0.
-    norms, diagonal = now.square().sum(0), inverse.diagonal().clone()
-    for j in range(n):
-        price = norms.clamp_min(0)/diagonal
-        price[gone] = math.inf
-        i = int(price.argmin())
-        u = (inverse[i] - us[:j, i]@us[:j])/diagonal[i].sqrt() # `inverse` changes by -u u^T, and `now` by -c u^T
-        c = (now[:, i] - cs[:, :j]@us[:j, i])/diagonal[i].sqrt()
-        norms += (c@c)*u.square() - 2*u*(c@now - (c@cs[:, :j])@us[:j])
-        diagonal -= u.square()
-        us[j], cs[:, j] = u, c
-        gone.append(i)
-        cost += .5*price[i].item()
-    return gone, cost
-
 # %% ../../nbs/rank/neurons.ipynb #0neuro09
 Level = namedtuple('Level', 'keep cost')
 
@@ -50,12 +27,24 @@ def removals(
     steps:int=12, # Number of levels; each has n/steps inputs fewer than the one before
 ): # Pairs of a `Level` and the weight (m, kept) for it: all inputs first, then fewer and fewer
     "Remove inputs of a matrix level by level, and let the others make up for them."
-    w, inverse, left = to_float64(weight), _damped_inverse(to_float64(inputs)), damped_root(to_float64(grads), 1e-9)
-    keep, cost = torch.arange(len(inverse), device=inverse.device), 0.
+    inverse, left = torch.cholesky_inverse(damped_root(inputs, 1e-4)), damped_root(grads, 1e-9)
+    w, keep, cost = to_float64(weight), torch.arange(len(inverse), device=inverse.device), 0.
     drop = math.ceil(len(keep)/check_count(steps, 'steps', most=len(keep)))
     yield Level(keep, cost), w
     while len(keep) > drop:
-        gone, more = _cheapest(left.T@w, inverse, drop)
+        now, diagonal, gone, more = left.T@w, inverse.diagonal().clone(), [], 0.
+        norms, us, cs = now.square().sum(0), inverse.new_zeros(drop, len(inverse)), now.new_zeros(len(now), drop)
+        for j in range(drop): # the cheapest first
+            price = norms.clamp_min(0)/diagonal
+            price[gone] = math.inf
+            i = int(price.argmin())
+            u = (inverse[i] - us[:j, i]@us[:j])/diagonal[i].sqrt() # `inverse` changes by -u u^T, and `now` by -c u^T
+            c = (now[:, i] - cs[:, :j]@us[:j, i])/diagonal[i].sqrt()
+            norms += (c@c)*u.square() - 2*u*(c@now - (c@cs[:, :j])@us[:j])
+            diagonal -= u.square()
+            us[j], cs[:, j] = u, c
+            gone.append(i)
+            more += .5*price[i].item()
         stays = torch.ones(len(keep), dtype=torch.bool, device=keep.device)
         stays[gone] = False
         answer = torch.linalg.solve(inverse[gone][:, gone], inverse[gone])
@@ -93,11 +82,12 @@ def check_neurons(
 
 # %% ../../nbs/rank/neurons.ipynb #0neuro19
 def inner_rows(
-    f, # A `FeedForward` part
-    keep:torch.Tensor, # Numbers of its neurons
-)->torch.Tensor: # Rows of the matrix into the neurons: two halves where one gates the other
-    "Find the rows of the matrix into the neurons."
-    return torch.cat([keep + i for i in range(0, f.inner.shape[0], f.outer.shape[1])])
+    inner, # `LinearLayer` into neurons or heads
+    outer, # `LinearLayer` out of them
+    keep:torch.Tensor, # Columns of `outer` to keep
+)->torch.Tensor: # Rows of `inner`: in two halves where one gates the other
+    "Find the rows of the matrix into neurons or heads."
+    return torch.cat([keep + i for i in range(0, inner.shape[0], outer.shape[1])])
 
 # %% ../../nbs/rank/neurons.ipynb #bf1ecfb2
 @torch.no_grad()
@@ -108,11 +98,10 @@ def narrow(
     calibration, # A `Calibration` of the model as it was
 ):
     "Give a feed-forward part fewer neurons, and let them make up for the others."
-    (inner, outer), n = (l.module for l in f), f.outer.shape[1]
-    if len(keep) == n: return
-    rows = inner_rows(f, keep)
+    (inner, outer), rows = (l.module for l in f), inner_rows(*f, keep)
     mean, c, _ = neuron_inputs(f, calibration)
-    w, answer = to_float64(outer.weight), c[:, keep]@_damped_inverse(c[keep][:, keep]) # predicts all from those kept
+    answer = c[:, keep]@torch.cholesky_inverse(damped_root(c[keep][:, keep], 1e-4)) # predicts all from those kept
+    w = to_float64(outer.weight)
     new_in, new_out = resized(inner, inner.in_features, len(rows)), resized(outer, len(keep), outer.out_features)
     new_in.weight.copy_(inner.weight[rows])
     new_out.weight.copy_(w@answer)

@@ -135,18 +135,9 @@ def ranks_for(
 # %% ../../nbs/rank/project.ipynb #807cbc61
 PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (left, right), see `project_rank`
 projection_norm = PROJECTION_NORMS.add
-
-# %% ../../nbs/rank/project.ipynb #1a0a64e4
-@projection_norm('svd')
-def _plain_norm(stats): return None, None
-
-@projection_norm('whitened')
-def _whitened_norm(stats): return None, damped_root(stats.second_moment())
-
-# %% ../../nbs/rank/project.ipynb #e33a97d0
-@projection_norm('kronecker')
-def _kronecker_norm(stats):
-    return damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))
+PROJECTION_NORMS.update(svd=lambda stats: (None, None),
+    whitened=lambda stats: (None, damped_root(stats.second_moment())),
+    kronecker=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
 
 # %% ../../nbs/rank/project.ipynb #f7515ebc
 def norm_roots(
@@ -179,25 +170,19 @@ def project_layers(
     if not isinstance(ranks, dict): ranks = {l.name: check_count(ranks, 'rank', most=min(l.shape)) for l in layers}
     layers = [l for l in layers if ranks.get(l.name, math.inf) < min(matrices_of(l)[0].shape)]
     kinds = groupby(layers, lambda l: (matrices_of(l)[0].shape, ranks[l.name], l.rank is None, l.shape[1]))
-    found = {}
-    for (_, rank, *_), ls in kinds.items(): found |= _project_stack(ls, rank, bases or {}, roots, iterations)
+    stack, found = lambda ts: None if ts[0] is None else torch.stack(ts), {}
+    for (_, rank, *_), ls in kinds.items():
+        w, last = stack([matrices_of(l)[0] for l in ls]), [(bases or {}).get(l.name) for l in ls]
+        if any(b is None or b.shape != last[0].shape for b in last): last = [None]
+        left, right = (stack([roots[l.name][i] for l in ls]) if roots else None for i in (0, 1))
+        if ls[0].rank is not None:
+            down = stack([l.module.down.weight for l in ls]).to(torch.promote_types(w.dtype, torch.float32))
+            right = down if right is None else down@right
+        for l, p in zip(ls, zip(*project_rank(w, rank, stack(last), left, right, iterations))):
+            found[l.name] = Projected(*(t.clone(memory_format=torch.contiguous_format) for t in p))
     for l in layers: matrices_of(l)[0].copy_(found[l.name].matrix)
     if bases is not None: bases |= {n: p.basis for n, p in found.items()}
     return found
-
-# %% ../../nbs/rank/project.ipynb #0984bf46
-def _project_stack(layers, rank, bases, roots=None, iterations=1):
-    "Project layers of one shape, from their bases of the last time if all have one: name -> `Projected`."
-    stack = lambda ts: None if ts[0] is None else torch.stack(ts)
-    w, found = stack([matrices_of(l)[0] for l in layers]), [bases.get(l.name) for l in layers]
-    if any(b is None or b.shape != found[0].shape for b in found): found = [None]
-    left, right = (stack([roots[l.name][i] for l in layers]) if roots else None for i in (0, 1))
-    if layers[0].rank is not None:
-        down = stack([l.module.down.weight for l in layers]).to(torch.promote_types(w.dtype, torch.float32))
-        right = down if right is None else down@right
-    whole = lambda t: t.clone(memory_format=torch.contiguous_format)
-    got = zip(*project_rank(w, rank, stack(found), left, right, iterations))
-    return {l.name: Projected(*map(whole, p)) for l, p in zip(layers, got)}
 
 # %% ../../nbs/rank/project.ipynb #b5954dc0
 def nuclear_gradients(

@@ -32,6 +32,7 @@ class State:
     data:object = None # What they were chosen from, for parts that train; None if it cannot be read again
     learner:object = None # Learner with labelled rows, for the parts that train; None if there is none
     progress:bool = False # Show progress bars?
+    may_stop:bool = True # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
     start:object = None # The state before the last choice, whose model `refit` aims at
     thin:nn.Module = None # What was factorised then: that model, perhaps with fewer heads and neurons
     stats:object = None # Its `Calibration`; None if it is that of `start`

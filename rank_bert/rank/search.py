@@ -64,7 +64,8 @@ def search(
         state = replace(state, texts=[o for o in state.texts if _ids(o) not in seen])
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
     def apply(state, budget, begin, end=None):
-        return apply_recipe(parts, replace(state, goal=replace(goal, max_changed=None, budget=budget)), begin, end)
+        goal_now = replace(goal, max_changed=None, budget=budget)
+        return apply_recipe(parts, replace(state, goal=goal_now, may_stop=False), begin, end)
     def candidates():
         whole, texts = apply(state, 1., 0, shrinks[0]), state.texts[:500]
         before, kind = outputs_on(state.dense, texts)
