@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .rows import rows_of
-from .shell import check_source, command, say, say_next, shows_progress
+from .shell import check_source, command, say, shows_progress
 from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
@@ -100,7 +100,7 @@ def sweep(
     if demo: from rank_bert.experiment.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)
-    from rank_bert.experiment.report import next_commands, report
+    from rank_bert.experiment.report import report
     from rank_bert.experiment.store import summary_text
     from tqdm import tqdm
     df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say)
@@ -108,7 +108,6 @@ def sweep(
     if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)
     _raise_failed(df, s.folder)
-    if in_shell(): say_next(*next_commands(out))
     return df
 
 # %% ../../nbs/commands/sweep.ipynb #740ddf7f

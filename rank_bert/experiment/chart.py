@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/chart.html.md"""
 
 # %% auto #0
 __all__ = ['Style', 'FLOOR', 'INK', 'is_baseline', 'series_styles', 'score_baseline', 'baseline_is_near', 'plot_scores',
-           'has_divergence', 'of_embeddings', 'divergence_unit', 'plot_divergence', 'svg_element']
+           'of_embeddings', 'plot_divergence', 'svg_element']
 
 # %% ../../nbs/experiment/chart.ipynb #347f1ad6
 import io, re
@@ -43,22 +43,15 @@ def series_styles(
     res = {p: style(i, _GREYS, 1.3) for i, p in enumerate(grey)}
     return res | {p: Style(_COLOURS[i % 6], 'solid', 'o', 2.8 if p == loud[-1] else 1.9) for i, p in enumerate(loud)}
 
-# %% ../../nbs/experiment/chart.ipynb #f1657e7a
+# %% ../../nbs/experiment/chart.ipynb #fe07ceab
 def _is_log(summary): return summary.kept.min() < .1
 
-def _budget_ticks(budgets, log, apart=.085):
-    "Choose the budgets to label."
-    at = (lambda b: np.log(b)/-np.log(min(budgets))) if log else (lambda b: b)
-    res = [1.]
-    for b in sorted(set(budgets) - {1.}, reverse=True):
-        if at(res[-1]) - at(b) >= apart: res.append(b)
-    return res
-
-# %% ../../nbs/experiment/chart.ipynb #fe07ceab
-def _scale_kept(ax, summary):
+def _scale_kept(ax, summary, apart=.085):
     "Scale the axis up to 100 %, with ticks at the budgets, and in logarithms if some models keep little."
-    log, most = _is_log(summary), max(1, summary.kept.max())
-    ticks = _budget_ticks(summary.budget, log)
+    log, most, ticks = _is_log(summary), max(1, summary.kept.max()), [1.]
+    at = (lambda b: np.log(b)/-np.log(min(summary.budget))) if log else (lambda b: b)
+    for b in sorted(set(summary.budget) - {1.}, reverse=True):
+        if at(ticks[-1]) - at(b) >= apart: ticks.append(b)
     if log: ax.set_xscale('log')
     ax.set_xlim(*((.8*summary.kept.min(), 1.15*most) if log else (0, most + .03)))
     ax.set_xticks(ticks, [f'{100*o:g} %' for o in ticks])
@@ -118,23 +111,11 @@ def plot_scores(
 FLOOR = 1e-7 # the precision of float32
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
-def has_divergence(
-    summary:pd.DataFrame, # From `summarize`
-)->bool:
-    "Tell whether a summary has a divergence to draw; records of earlier versions have none."
-    return bool(summary.get('divergence', pd.Series(dtype=float)).notna().any())
-
 def of_embeddings(
     table:pd.DataFrame, # Runs, or their summary
 )->bool: # False for labels
     "Tell whether the scores say what is left of the dense model's embeddings."
     return bool(len(table)) and bool(table.metric.eq('neighbours').all())
-
-def divergence_unit(
-    summary:pd.DataFrame, # From `summarize`
-)->str:
-    "Name the unit of the divergences."
-    return '1 - cosine' if of_embeddings(summary) else 'nats a sentence'
 
 # %% ../../nbs/experiment/chart.ipynb #092821f0
 def plot_divergence(
@@ -152,7 +133,7 @@ def plot_divergence(
     powers = range(low, high + 1, 1 if high - low < 5 else 2)
     ax.set_yticks([10.**o for o in powers], [f'10{str(o).translate(_RAISED)}' for o in powers])
     ax.set_yticks([], minor=True)
-    ax.set_ylabel(f'divergence, {divergence_unit(summary)}')
+    ax.set_ylabel(f"divergence, {'1 - cosine' if of_embeddings(summary) else 'nats a sentence'}")
     _scale_kept(ax, summary)
     return ax
 

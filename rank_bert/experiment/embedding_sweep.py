@@ -112,19 +112,17 @@ class EmbeddingSweep(Sweep):
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
         super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
-        for o in self.seeds: self._check_texts(*self.texts(o)[:2])
+        for o in self.seeds:
+            learn, score, _ = self.texts(o)
+            if len(score) < LEAST:
+                raise ValueError(f'{len(score)} different texts are too few to score on, since each needs ten '
+                                 f'neighbours: give {LEAST} or more, better several hundred')
+            if not learn: raise ValueError('no texts are left to learn from: all of them are among those to score on')
 
     def _data_folder(self, task): pass
 
     def _check_models(self):
         for o in self.models: open_encoder(o)
-
-    def _check_texts(self, learn, score):
-        "Raise `ValueError` if there are too few texts."
-        if len(score) < LEAST:
-            raise ValueError(f'{len(score)} different texts are too few to score on, since each needs ten neighbours: '
-                             f'give {LEAST} or more, better several hundred')
-        if not learn: raise ValueError('no texts are left to learn from: all of them are among those to score on')
 
 # %% ../../nbs/experiment/embedding_sweep.ipynb #e5b00023
 @patch

@@ -43,14 +43,6 @@ def _local_worker(work, i):
     try: work(wanted=parent_process().is_alive)
     except OSError as e: raise SystemExit(1) from e # such as a full disk, which the first process will meet as well
 
-def _fresh_processes(module):
-    "Choose a way to start processes that have imported a module and done nothing yet."
-    if 'forkserver' not in get_all_start_methods(): return get_context('spawn')
-    os.environ.setdefault('PYTHONWARNINGS', 'ignore::FutureWarning') # fastai's import warns of torch.jit
-    res = get_context('forkserver')
-    res.set_forkserver_preload([module])
-    return res
-
 # %% ../../nbs/experiment/executors.ipynb #exe00011
 @executor('local')
 def local(
@@ -60,10 +52,14 @@ def local(
     address=None, # Not used
 ):
     "Do the runs of a runner in `n` processes of this machine."
-    start, work, workers = _fresh_processes(type(runner).__module__).Process, _Worker(runner, n), []
+    fresh = get_context('forkserver' if 'forkserver' in get_all_start_methods() else 'spawn')
+    if fresh.get_start_method() == 'forkserver': # workers that have imported the module and done nothing yet
+        os.environ.setdefault('PYTHONWARNINGS', 'ignore::FutureWarning') # fastai's import warns of torch.jit
+        fresh.set_forkserver_preload([type(runner).__module__])
+    work, workers = _Worker(runner, n), []
     try:
         for i in range(n):
-            workers.append(start(target=_local_worker, args=(work, i), daemon=True))
+            workers.append(fresh.Process(target=_local_worker, args=(work, i), daemon=True))
             with suppress(OSError, EOFError): workers[-1].start() # which fails if someone kills what starts processes
         while alive := [p.sentinel for p in workers if p.is_alive()]:
             connection.wait(alive, timeout=.5)
@@ -90,9 +86,11 @@ def ray(
     need = dict(num_cpus=work.threads, num_gpus=int(torch.cuda.is_available()), max_retries=-1)
     try:
         if began: ray.init(address=address, log_to_driver=False)
+        node = getattr(ray._private.worker, '_global_node', None) if began else None
+        dead = lambda: [kind for kind, _ in node.dead_processes() if kind in ('gcs_server', 'raylet')] if node else []
         task = ray.remote(**need)(lambda: work())
         left = [task.remote() for _ in range(n)]
-        while look() and left and not (why := began and _dead_processes(ray)): _, left = ray.wait(left, timeout=.5)
+        while look() and left and not (why := ', '.join(dead())): _, left = ray.wait(left, timeout=.5)
     except Exception as e: # Ray raises plain ones
         why = ' '.join(str(e).split())[:200] or type(e).__name__
         if address and not ray.is_initialized(): raise ConnectionError(f'no Ray cluster at {address}: {why}') from e
@@ -100,8 +98,3 @@ def ray(
         if began: ray.shutdown()
     why = why or 'its workers have stopped'
     if look(): warnings.warn(f'Ray ended early ({why}): this process does the rest of the runs')
-
-def _dead_processes(ray):
-    "Name the processes without which a Ray that we began on this machine is dead."
-    node = getattr(ray._private.worker, '_global_node', None)
-    return ', '.join(kind for kind, _ in node.dead_processes() if kind in ('gcs_server', 'raylet')) if node else ''

@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 from fastcore.basics import patch, store_attr
 from .store import Store
-from ..rank.batches import mean_divergence, predictions
 from ..rank.calibrate import Calibration
 from ..rank.compress import start_recipe
 from ..rank.recipe import State, finish_recipe, parse, planned
@@ -47,25 +46,16 @@ class Compressor:
             res.save(self.kept)
             return res
 
-# %% ../../nbs/experiment/methods.ipynb #meth0033
-@patch
-def goal_of(self:Compressor,
-    run, # With allocator and budget
-    shrinks:bool=True, # Does its method keep to a limit?
-)->Goal: # With one limit
-    "Work out the goal of a run: another limit than a budget is that of all runs that shrink."
-    how = 'default' if run.allocator == 'none' else run.allocator
-    if shrinks and self.goal.limit not in (None, 'budget'): return replace(self.goal, allocator=how)
-    return replace(self.goal, allocator=how, budget=run.budget, max_loss_increase=None, max_changed=None)
-
 # %% ../../nbs/experiment/methods.ipynb #b7744037
 @patch
 def __call__(self:Compressor,
     run, # With method, allocator and budget
 )->State: # With the new model
     "Do what a run asks for."
-    parts = parse(run.method)
-    goal = self.goal_of(run, any(p.shrinks for p in parts))
+    parts, how = parse(run.method), 'default' if run.allocator == 'none' else run.allocator
+    goal = replace(self.goal, allocator=how)
+    if goal.limit in (None, 'budget') or not any(p.shrinks for p in parts): # else all runs that shrink share the limit
+        goal = replace(goal, budget=run.budget, max_loss_increase=None, max_changed=None)
     fit, aside = promise_texts(self.data, goal) if self.goal.limit == 'max_changed' else (self.data, None)
     start = start_recipe(self.model, parts, goal, fit, progress=False)
     if self.root is None: self.root = replace(start, statistics=None, recall=self.recall, lr=self.lr, may_stop=False)
@@ -83,14 +73,3 @@ def __call__(self:Compressor,
         if not p.last: self.chain[key] = state
     finish_recipe(state, 0.)
     return state
-
-# %% ../../nbs/experiment/methods.ipynb #meth0016
-@patch
-def divergence(self:Compressor,
-    small, # Model
-)->float: # Nats a text
-    "Measure how far the predictions of a model are from the dense one's, on the validation rows."
-    valid = self.data.dls.valid
-    if self.expected is None: self.expected = list(predictions([self.model], valid))
-    pairs = zip(self.expected, predictions([small], valid), strict=True)
-    return max(0., mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs))

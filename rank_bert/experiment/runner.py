@@ -9,7 +9,6 @@ __all__ = ['Runner']
 
 # %% ../../nbs/experiment/runner.ipynb #run00003
 import itertools, time
-from contextlib import contextmanager
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from shutil import disk_usage
@@ -25,8 +24,8 @@ from ..models.base_models import find_config, get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
-from .store import (Run, dense_run, differences, duration_text, read_record, run_of, run_words,
-                                        short_names, to_table)
+from .store import (Run, cell_text, dense_run, differences, duration_text, read_record, run_name,
+                                        run_of, run_words, short_names, to_table)
 
 # %% ../../nbs/experiment/runner.ipynb #run00008
 class Runner:
@@ -44,7 +43,7 @@ def run_file(self:Runner, run)->Path:
 @patch
 def model_folder(self:Runner, run)->Path:
     "Name the folder of the fine-tuned model that a run starts from."
-    return self.store.model_folder(run, self.tuning_settings(run))
+    return self.store.folder/'models'/run_name(run, self.tuning_settings(run), 3, '')
 
 # %% ../../nbs/experiment/runner.ipynb #77280f87
 def _failure(run, e, when=''):
@@ -100,16 +99,6 @@ def write_csv(self:Runner)->pd.DataFrame: # As `results`
         with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
     return res
 
-# %% ../../nbs/experiment/runner.ipynb #060c24ba
-@patch
-def _refuse_changed(self:Runner):
-    "Raise `ValueError` if the folder has finished runs with other settings than this sweep gives them."
-    left = self.store.left_out(self.records())
-    if not left: return
-    lines = dict.fromkeys(o for r in left.values() for o in self.differing(r))
-    raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: there "
-                     f"{'; '.join(lines)}. Choose another folder, or the settings of before")
-
 # %% ../../nbs/experiment/runner.ipynb #193ea34c
 @patch
 def is_tuned(self:Runner, run):
@@ -146,16 +135,6 @@ def seconds(self:Runner)->tuple: # Of the runs that are done; of the pending one
     if not done: return 0., None
     pace = lambda m: mean([v for r, v in done.items() if r.method == m] or done.values())
     return sum(done.values()), float(sum(pace(r.method) for r in self.pending()))
-
-# %% ../../nbs/experiment/runner.ipynb #run00030
-class _Countdown:
-    "Count what is done, and say how long the rest takes at the pace so far."
-    def __init__(self, runs, steps, clock=time.perf_counter): # a run and an epoch are a step each
-        self.runs, self.steps, self.clock, self.start, self.done, self.ticks = runs, steps, clock, clock(), 0, 0
-    def tick(self, run=False): self.ticks, self.done = self.ticks + 1, self.done + run
-    def __str__(self):
-        left = (self.clock() - self.start)/max(1, self.ticks)*max(0, self.steps - self.ticks)
-        return f'{self.done} of {self.runs}' + (f', about {duration_text(left)} left' if left else '')
 
 # %% ../../nbs/experiment/runner.ipynb #run00015
 class _Todo:
@@ -224,49 +203,32 @@ def work(self:Runner,
         if n: self.write_csv()
         else: time.sleep(.3); yield None
 
-# %% ../../nbs/experiment/runner.ipynb #eff1af32
-@patch
-def log_line(self:Runner, run, res):
-    "Describe the outcome of a run in a line."
-    task, _, *words = run_words(run)
-    done = res['status'] == 'done'
-    reused = f", reuses {', '.join(dict.fromkeys(res['reused']))}" if res.get('reused') else ''
-    outcome = f"FAILED, {res['error']}" if not done else (
-        f"{res['metric']} {res['score']:.4f}, kept {res['kept']:.3f}{reused}")
-    return f"{' '.join([task, short_names(self.models)[run.model], *words])}: {outcome}"
-
 # %% ../../nbs/experiment/runner.ipynb #0eec730a
 @patch
 def _run_pending(self:Runner, progress, log, workers):
-    "Do all pending runs, those of one fine-tuned model together."
-    todo = _Todo(self)
-    fits = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files})
-    total = len(todo.files) + (0 if workers else self.fit.epochs*fits) # workers tell of no epochs
-    left = _Countdown(len(todo.files), total)
+    "Do all pending runs, those of one fine-tuned model together, and log each."
+    todo, names = _Todo(self), short_names(self.models)
+    fits, runs = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files}), len(todo.files)
+    total = runs + (0 if workers else self.fit.epochs*fits) # a run and an epoch are a step; workers tell of no epochs
+    start, steps, ended = time.perf_counter(), itertools.count(1), itertools.count(1)
+    def tick(): bar.update(); return next(steps)
     def look():
         "Log the runs that have ended, and tell whether there are others."
         for run in todo.ended():
-            bar.update(); left.tick(run=True)
-            if res := self.stored(run): log(f'{left}: {self.log_line(run, res)}')
+            step, i = tick(), next(ended)
+            if not (res := self.stored(run)): continue
+            left = (time.perf_counter() - start)/step*max(0, total - step)
+            (task, _, *words), outcome = run_words(run), f"FAILED, {res.get('error')}"
+            if res['status'] == 'done':
+                outcome = f"{res['metric']} {cell_text('score', res['score'])}, kept {res['kept']:.3f}"
+                if res.get('reused'): outcome += f", reuses {', '.join(dict.fromkeys(res['reused']))}"
+            log(f"{i} of {runs}{f', about {duration_text(left)} left' if left else ''}: "
+                f"{' '.join([task, names[run.model], *words])}: {outcome}")
         return bool(todo.files)
     with tqdm(total=total, disable=not progress, desc='sweep', leave=False) as bar:
         if workers and todo.files: workers(look)
-        for _ in self.work(lambda: (bar.update(), left.tick())): look()
+        for _ in self.work(tick): look()
         look()
-
-# %% ../../nbs/experiment/runner.ipynb #run00019
-@contextmanager
-def _in_order(self, log):
-    "Write `results.csv` however the block ends, and say what to do then."
-    try:
-        try: yield
-        finally: self.write_csv()
-    except KeyboardInterrupt:
-        log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')
-        raise
-    except OSError as e:
-        _stop_if_full(self.folder, e)
-        raise
 
 # %% ../../nbs/experiment/runner.ipynb #5acb3471
 @patch
@@ -283,13 +245,24 @@ def run(self:Runner,
     workers, executor, address, retry_failed = (getattr(self.runs, k) if v is None else v for k, v in given.items())
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
-    self._refuse_changed()
+    if left := self.store.left_out(self.records()):
+        lines = dict.fromkeys(o for r in left.values() for o in self.differing(r))
+        raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: "
+                         f"there {'; '.join(lines)}. Choose another folder, or the settings of before")
     self._refuse_hopeless()
     self.store.open()
     for r in self.grid() if retry_failed else ():
         if (self.stored(r) or {}).get('status') == 'failed': self.run_file(r).unlink()
     log(self.state_text())
-    with _in_order(self, log):
-        self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
-        with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
+    try:
+        try:
+            self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
+            with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
+        finally: self.write_csv()
+    except KeyboardInterrupt:
+        log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')
+        raise
+    except OSError as e:
+        _stop_if_full(self.folder, e)
+        raise
     return self.results()

@@ -13,7 +13,6 @@ from collections import namedtuple
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
-from fastcore.basics import patch
 from scipy import optimize, stats
 
 from ..checks import check_name
@@ -63,10 +62,9 @@ def resampled(
     if metric == 'accuracy' and kind.startswith('single'): return (z.argmax(1) == y)[at].mean(1)
     return np.array([score(z[i], y[i], [metric], kind)[metric] for i in at])
 
-# %% ../../nbs/experiment/statistics.ipynb #stat0014
+# %% ../../nbs/experiment/statistics.ipynb #2b858208
 Difference = namedtuple('Difference', 'mean low high p seeds')
 
-# %% ../../nbs/experiment/statistics.ipynb #2b858208
 def paired_difference(
     a, # Score of one method for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
@@ -76,7 +74,11 @@ def paired_difference(
     d = np.asarray(a, float) - np.asarray(b, float)
     n, mean = len(d), d.mean() if len(d) else np.nan
     seeds = d.var(ddof=1)/n if n > 1 else 0.
-    rows = max(0., _shared_variance(np.asarray(draws))) if draws is not None and n else 0.
+    rows = 0.
+    if draws is not None and n: # the mean covariance between seeds; with one seed, the variance
+        draws = np.asarray(draws)
+        c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(n, -1)
+        rows = max(0., c[~np.eye(n, dtype=bool)].mean() if n > 1 else c[0, 0])
     if n < 2 and draws is None or not n or np.isnan(mean): return Difference(mean, np.nan, np.nan, np.nan, n)
     if not seeds + rows: return Difference(mean, mean, mean, float(mean == 0), n)
     at = (np.arange(1000) + .5)/1000 # equally probable standard errors, since the variance over seeds is uncertain
@@ -84,12 +86,6 @@ def paired_difference(
     tail = lambda x: float(2*stats.norm.sf(x/errors).mean())
     half = optimize.brentq(lambda x: tail(x) - .05, 0, 99*errors.max())
     return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
-
-# %% ../../nbs/experiment/statistics.ipynb #ef9c72c5
-def _shared_variance(draws):
-    "Compute the mean covariance between seeds on draws of the rows; with one seed, the variance."
-    c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(len(draws), -1)
-    return c[~np.eye(len(c), dtype=bool)].mean() if len(c) > 1 else c[0, 0]
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0024
 def holm(
@@ -115,15 +111,9 @@ def outputs_of(
     found = {o.run: (read_outputs(runs/o.run), o) for o in done.itertuples()}
     return {k: out for k, (out, o) in found.items() if out and gives(out, o.metric, o.score)}
 
-# %% ../../nbs/experiment/statistics.ipynb #stat0028
+# %% ../../nbs/experiment/statistics.ipynb #2e0cf1c0
 _LEAST = 1e-12 # divergence below which all is rounding
 
-def _divergence_rows(out, dense):
-    "Compute the divergence from the dense model, row by row."
-    (z, y), (z0, _) = out, dense
-    return DIVERGENCES[kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
-
-# %% ../../nbs/experiment/statistics.ipynb #2e0cf1c0
 class _Runs:
     "Runs of a sweep with their draws of the rows, each computed once."
     def __init__(self, results, outputs, of):
@@ -146,19 +136,18 @@ class _Runs:
 
     def _draw(self, run, dense, metric):
         if self.of == 'score': return resampled(*self.outputs[run], _metric_key(metric))
-        rows = _divergence_rows(self.outputs[run], self.outputs[dense])
+        (z, y), (z0, _) = self.outputs[run], self.outputs[dense]
+        rows = DIVERGENCES[kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
         return np.log(np.maximum(rows[row_draws(len(rows))].mean(1), _LEAST))
 
-# %% ../../nbs/experiment/statistics.ipynb #86694228
-@patch
-def compare(self:_Runs, cell, other):
-    "Compute the `Difference` of two cells over the seeds that both have."
-    seeds = [s for s in self.cells[cell].index if s in self.cells[other].index]
-    seeds = [s for s, v in zip(seeds, self.values(cell, seeds) - self.values(other, seeds)) if np.isfinite(v)]
-    a, b = (self.values(c, seeds) for c in (cell, other))
-    x, y = (self.draws(c, seeds) if seeds else None for c in (cell, other))
-    fits = x is not None and y is not None and x.shape == y.shape
-    return paired_difference(a, b, x - y if fits else None)
+    def compare(self, cell, other):
+        "Compute the `Difference` of two cells over the seeds that both have."
+        seeds = [s for s in self.cells[cell].index if s in self.cells[other].index]
+        seeds = [s for s, v in zip(seeds, self.values(cell, seeds) - self.values(other, seeds)) if np.isfinite(v)]
+        a, b = (self.values(c, seeds) for c in (cell, other))
+        x, y = (self.draws(c, seeds) if seeds else None for c in (cell, other))
+        fits = x is not None and y is not None and x.shape == y.shape
+        return paired_difference(a, b, x - y if fits else None)
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0029
 def differences(
@@ -166,8 +155,7 @@ def differences(
     outputs:dict=None, # From `outputs_of`
     of:str='score', # Or 'divergence', whose differences are of logarithms
     to:str='best', # 'dense', or 'best' for the best method of each task, model and budget
-    level:float=.05, # Largest corrected p-value of a difference
-)->pd.DataFrame: # A row for each comparison: mean, low, high, p, corrected p, and whether the two are tied
+)->pd.DataFrame: # A row for each comparison: mean, low, high, p, corrected p, and tied, if that is .05 or more
     "Test which methods of a sweep differ."
     runs, rows = _Runs(results, outputs, of), []
     small = [c for c in runs.cells if c[2] != 'dense']
@@ -180,7 +168,7 @@ def differences(
         got = runs.compare(c, other) if c != other else Difference(0., 0., 0., np.nan, len(runs.cells[c]))
         rows.append(dict(zip(GROUP, c)) | dict(to=other[2], to_allocator=other[3]) | got._asdict())
     res = pd.DataFrame(rows, columns=[*GROUP, 'to', 'to_allocator', *Difference._fields])
-    return res.assign(corrected=holm(res.p), tied=lambda o: ~(o.corrected < level))
+    return res.assign(corrected=holm(res.p), tied=lambda o: ~(o.corrected < .05))
 
 # %% ../../nbs/experiment/statistics.ipynb #stat0035
 def summarize_tested(
@@ -190,7 +178,7 @@ def summarize_tested(
     "Average runs over seeds, with intervals and ties."
     res, done = summarize(results), results[results.status == 'done']
     change = differences(results, outputs, to='dense').set_index(GROUP)
-    best = differences(results, outputs, 'divergence' if done.get('divergence', pd.Series()).notna().any() else 'score')
+    best = differences(results, outputs, 'divergence' if done.divergence.notna().any() else 'score')
     at = lambda values: values.reindex(pd.MultiIndex.from_frame(res[GROUP])).to_numpy()
     return res.assign(score_error=at(done.groupby(GROUP, sort=False).score.agg(interval)),
                       change_error=at((change.high - change.low)/2), tied=at(best.set_index(GROUP).tied.astype(object)))

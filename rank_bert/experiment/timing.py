@@ -78,18 +78,6 @@ def _forward_pass(architecture, batch, length, device):
     run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
     return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # keeps the folder
 
-# %% ../../nbs/experiment/timing.ipynb #0d744005
-def _passes_of(architectures, *args):
-    "Make a function for each architecture that can run; warn of the others, except of the dense one, which must."
-    res = {}
-    for name, o in architectures.items():
-        try: res[name] = _forward_pass(o, *args)
-        except Exception as e: # whatever an engine raises: the other models are timed anyway
-            if not res or isinstance(e, OSError): raise # a full disk ends the sweep
-            engine = '-'.join(o.get('engine') or ['PyTorch'])
-            warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
-    return res
-
 # %% ../../nbs/experiment/timing.ipynb #612acb81
 @torch.no_grad()
 def time_models(
@@ -101,7 +89,13 @@ def time_models(
 )->dict: # Name -> fields of a record; without those that do not start
     "Measure the latency of models in turns."
     device, state = 'cuda' if torch.cuda.is_available() else 'cpu', torch.get_rng_state()
-    passes = _passes_of(architectures, batch, length, device)
+    passes = {}
+    for name, o in architectures.items():
+        try: passes[name] = _forward_pass(o, batch, length, device)
+        except Exception as e: # whatever an engine raises: the other models are timed anyway
+            if not passes or isinstance(e, OSError): raise # the dense one must start; a full disk ends the sweep
+            engine = '-'.join(o.get('engine') or ['PyTorch'])
+            warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     torch.set_rng_state(state)
     with OtherLoad() as other:
         times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
