@@ -24,8 +24,8 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from rank_bert.deploy.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, processor_of,
-    write_manifest)
+from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, processor_of,
+    run_longest, write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.anatomy import encoder_of
@@ -69,42 +69,35 @@ def why_not(
     return lacking(precision, processor) if precision == 'bf16' else None
 
 
-# %% ../../nbs/deploy/export.ipynb #de000009
-Source = namedtuple('Source', 'model tokenizer max_length results whole', defaults=(None,))
-# `results`: the results.json of a folder; `whole`: the model before words are dropped
-
-def _open_folder(folder):
-    "Open a saved model."
-    config, settings = model_config(folder), saved_settings(folder)
-    if (Path(folder)/'modules.json').is_file():
-        with needs_extra('dev'): from sentence_transformers import SentenceTransformer
-        model = SentenceTransformer(str(folder), device='cpu', local_files_only=True)
-        return Source(model, model.tokenizer, model.max_seq_length, None)
-    classifier = 'SequenceClassification' in str(config.get('architectures'))
-    model = open_model(AutoModelForSequenceClassification, folder)[0] if classifier else get_encoder(folder)
-    return Source(model, get_tokenizer(folder), settings.get('max_length'), folder/'results.json' if settings else None)
-
 # %% ../../nbs/deploy/export.ipynb #de000010
+Source = namedtuple('Source', 'model tokenizer max_length results') # `results`: the results.json of a folder, or None
+
 def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
-    if isinstance(model, (str, Path)): source = _open_folder(expanded(model))
-    elif hasattr(model, 'dls'): source = Source(model.model, model.dls.tokenizer, model.dls.max_length, None)
-    else: source = Source(model, getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None), None)
-    tokenizer = tokenizer or source.tokenizer
+    results = None
+    if isinstance(model, (str, Path)):
+        folder = expanded(model)
+        config, settings = model_config(folder), saved_settings(folder)
+        if (folder/'modules.json').is_file():
+            with needs_extra('dev'): from sentence_transformers import SentenceTransformer
+            model = SentenceTransformer(str(folder), device='cpu', local_files_only=True)
+            own, length = model.tokenizer, model.max_seq_length
+        else:
+            classifier = 'SequenceClassification' in str(config.get('architectures'))
+            model = open_model(AutoModelForSequenceClassification, folder)[0] if classifier else get_encoder(folder)
+            own, length = get_tokenizer(folder), settings.get('max_length')
+            if settings: results = folder/'results.json'
+    elif hasattr(model, 'dls'): model, own, length = model.model, model.dls.tokenizer, model.dls.max_length
+    else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
+    tokenizer = tokenizer or own
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    length = max_length or source.max_length or min(128, tokenizer.model_max_length)
+    length = max_length or length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, 'max_length', least, tokenizer.model_max_length)
-    check_length(encoder_of(source.model).config.to_dict(), length, 'max_length')
-    return source._replace(tokenizer=tokenizer, max_length=length, whole=source.model)
-
-def _drop_unseen(source, texts):
-    "Drop the words that do not occur in texts."
-    if not texts: raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
-    model, tokenizer = keep_seen_words(source.model, source.tokenizer, texts)
-    return source._replace(model=model, tokenizer=tokenizer)
+    check_length(encoder_of(model).config.to_dict(), length, 'max_length')
+    return Source(model, tokenizer, length, results)
 
 # %% ../../nbs/deploy/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -121,28 +114,6 @@ def write_graph(
     if to == 'openvino': to_openvino(traced, file, precision)
     elif precision == 'int8': quantize_onnx(traced, file, lacking('int8', processor) is not None)
     else: shutil.copyfile(traced, file)
-
-# %% ../../nbs/deploy/export.ipynb #8294e0ff
-def _short_module_names(file):
-    "Name the modules of a `SentenceTransformer` as all its versions know them; version 6 writes names of its own."
-    with needs_extra('dev'): from sentence_transformers import models as known
-    modules = json_object(file, list)
-    for m in modules:
-        name = m['type'].rpartition('.')[2]
-        if hasattr(known, name): m['type'] = f'sentence_transformers.models.{name}'
-    file.write_text(json_text(modules, indent=1), encoding='utf-8')
-
-# %% ../../nbs/deploy/export.ipynb #06abf423
-def _side_files(graph, tokenizer, folder):
-    "Write what other programs read beside a graph: configuration, tokenizer, the modules of a `SentenceTransformer`."
-    if graph.pooled:
-        graph.model.save_pretrained(str(folder), create_model_card=False)
-        for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
-        _short_module_names(folder/'modules.json')
-    config = copy.deepcopy(graph.enc.config)
-    if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
-    config.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 # %% ../../nbs/deploy/export.ipynb #de000039
 def part_bytes(
@@ -163,25 +134,38 @@ def part_bytes(
     return {k: [size[k], 4*v] for k, v in encoder_params(model, dense=True).items() if k != 'total'}
 
 # %% ../../nbs/deploy/export.ipynb #de000015
-def _write_export(source, graph, traced, folder, to, precision, processor):
-    "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
-    tokenizer = source.tokenizer
-    _side_files(graph, tokenizer, folder)
-    if source.results: shutil.copyfile(source.results, folder/'results.json')
-    write_graph(traced, folder/GRAPHS[to], to, precision, processor)
-    config, classifier = graph.enc.config, graph.kind.endswith('classification')
-    labels = [str(config.id2label[i]) for i in range(config.num_labels)] if classifier else []
-    return dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
-        made_for=processor or this_processor(), kind=graph.kind, labels=labels, inputs=graph.inputs,
-        max_length=source.max_length,
-        padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
-        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
-        bytes=part_bytes(folder/GRAPHS[to], source.whole))
-
 def _seal(folder, settings):
     "Write the card and the manifest of a folder."
     (folder/'README.md').write_text(export_card(settings), encoding='utf-8')
     write_manifest(folder, settings)
+
+def _write_export(source, dense, graph, traced, folder, to, precision, processor):
+    "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
+    if graph.pooled:
+        with needs_extra('dev'): from sentence_transformers import models as known
+        graph.model.save_pretrained(str(folder), create_model_card=False)
+        for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
+        modules = json_object(folder/'modules.json', list)
+        for o in modules:
+            name = o['type'].rpartition('.')[2]
+            if hasattr(known, name): o['type'] = f'sentence_transformers.models.{name}'
+        (folder/'modules.json').write_text(json_text(modules, indent=1), encoding='utf-8')
+    config, tokenizer = copy.deepcopy(graph.enc.config), source.tokenizer
+    if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    if source.results: shutil.copyfile(source.results, folder/'results.json')
+    write_graph(traced, folder/GRAPHS[to], to, precision, processor)
+    classifier = graph.kind.endswith('classification')
+    settings = dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
+        made_for=processor or this_processor(), kind=graph.kind,
+        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if classifier else [],
+        inputs=graph.inputs, max_length=source.max_length,
+        padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
+        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
+        bytes=part_bytes(folder/GRAPHS[to], dense))
+    _seal(folder, settings)
+    return settings
 
 # %% ../../nbs/deploy/export.ipynb #de000017
 def pytorch_engine(
@@ -192,24 +176,18 @@ def pytorch_engine(
         with torch.inference_mode(): return graph(*map(torch.as_tensor, x.values()))[0].float().numpy()
     return run
 
-# %% ../../nbs/deploy/export.ipynb #de000018
-def _disagreement(kind, a, b):
-    "Measure the mean divergence of predictions `b` from `a`, and the share of texts whose labels differ."
-    labels = dict(single_label_classification=lambda z: z.argmax(-1)[:, None],
-                  multi_label_classification=lambda z: z > 0)
-    label = labels.get(kind, lambda z: z[:, :0])
-    d = DIVERGENCES[kind](torch.as_tensor(a).double(), torch.as_tensor(b).double()).mean()
-    return float(d), float((label(a) != label(b)).any(-1).mean())
-
 # %% ../../nbs/deploy/export.ipynb #de000020
 def compare_engines(
     folders:dict, # (engine, precision) -> exported folder of the same model
     graph:TextGraph, # The model in PyTorch
-    texts, # Texts or pairs to compare predictions on
+    texts=None, # Texts or pairs to compare predictions on; default: sentences of the sample data
     bs:int=1, # Texts in the batch that is timed
     length:int=32, # Tokens of each
 )->pd.DataFrame: # Two rows for PyTorch and one a candidate: least `ms`, `speedup`, `divergence`, `changed`, `mb`
     "Time exported folders and PyTorch in turns, and compare their predictions."
+    if not texts:
+        from rank_bert.data.glue import load_glue
+        texts = load_glue('sst2', 'sample')['validation']['sentence'][:]
     predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
@@ -218,11 +196,15 @@ def compare_engines(
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
     times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
-    want = in_torch.outputs(texts)
-    gaps = {k: _disagreement(graph.kind, want, p.outputs(texts)) for k, p in predictors.items()}
-    megabytes = {k: sum(o.stat().st_size for o in (f/GRAPHS[k[0]]).parent.iterdir())/1e6 for k, f in folders.items()}
-    rows = [(*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps.get(k, (0., 0.)), megabytes.get(k))
-            for k, t in times.items()]
+    want, rows, kind = in_torch.outputs(texts), [], graph.kind
+    for k, t in times.items():
+        gaps, mb = (0., 0.), None
+        if p := predictors.get(k):
+            got = p.outputs(texts)
+            gap = DIVERGENCES[kind](torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
+            gaps = float(gap), changed_answers(want, got, kind).mean() if kind.endswith('classification') else 0.
+            mb = sum(o.stat().st_size for o in (folders[k]/GRAPHS[k[0]]).parent.iterdir())/1e6
+        rows.append((*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps, mb))
     return pd.DataFrame(rows, columns='engine precision ms speedup divergence changed mb'.split())
 
 # %% ../../nbs/deploy/export.ipynb #de000022
@@ -243,11 +225,6 @@ def fastest(
                      f'{best.ms:.2f} ms, {best.speedup:.2f} times as fast; name both to get it anyway')
 
 # %% ../../nbs/deploy/export.ipynb #de000025
-def _default_texts():
-    "Load the validation sentences of the sample data."
-    from rank_bert.data.glue import load_glue
-    return load_glue('sst2', 'sample')['validation']['sentence'][:]
-
 def _candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
     if to != 'auto' and precision != 'auto':
@@ -335,22 +312,31 @@ def export(
     if folder is None: raise ValueError('pass the folder to write')
     out, candidates = check_new(expanded(folder), overwrite), _candidates(to, precision, processor)
     source = _open_source(model, tokenizer, max_length)
-    check_length(encoder_of(source.model).config.to_dict(), length, 'length')
+    enc, last = encoder_of(source.model), max(source.tokenizer.get_vocab().values())
+    check_length(enc.config.to_dict(), length, 'length')
+    if last >= (rows := enc.get_input_embeddings().num_embeddings):
+        raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
+                         f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if goal.max_changed and texts is None: raise ValueError('a promise needs texts set aside: pass them as texts')
-    if vocabulary == 'seen': source, texts = _drop_unseen(source, texts), list(texts)[:256]
-    graph, more, best = TextGraph(source.model, source.tokenizer.model_input_names), {}, candidates[0]
+    dense_model, more, best = source.model, {}, candidates[0]
+    if vocabulary == 'seen':
+        if not texts:
+            raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
+        small, tok = keep_seen_words(dense_model, source.tokenizer, texts)
+        source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
+    graph = TextGraph(source.model, source.tokenizer.model_input_names)
+    run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
     with tempfile.TemporaryDirectory() as d:
         traced = Path(d)/'model.onnx'
         to_onnx(graph, traced)
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
         folders = {k: Path(d)/'-'.join(k) for k in candidates}
-        settings = {k: _write_export(source, graph, traced, f, *k, processor) for k, f in folders.items()}
-        for k, f in folders.items(): _seal(f, settings[k])
+        settings = {k: _write_export(source, dense_model, graph, traced, f, *k, processor) for k, f in folders.items()}
         kept = check_promise(truth, folders, aside, goal) if goal.max_changed else folders
         if len(candidates) > 1:
-            table = compare_engines(folders, graph, texts or _default_texts(), bs, length)
+            table = compare_engines(folders, graph, texts, bs, length)
             print(table.round(4).to_string(index=False))
             rows = table[[k in kept or k[0] == 'pytorch' for k in zip(table.engine, table.precision)]]
             best = fastest(rows, max_divergence, 1. if goal.max_changed else .01)

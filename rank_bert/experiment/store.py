@@ -6,9 +6,9 @@ Docs: https://rank-bert.github.io/rank_bert/experiment/store.html.md"""
 
 # %% auto #0
 __all__ = ['Run', 'LAYER', 'GROUP', 'BUSY', 'SCHEMA', 'COLUMNS', 'TIMES', 'dense_run', 'short_names', 'settings_hash',
-           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'count_text', 'mb_text', 'ms_text',
-           'duration_text', 'Field', 'heading', 'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions',
-           'Store', 'read_outputs', 'differences', 'to_table', 'summarize', 'summary_text']
+           'run_words', 'run_name', 'file_state', 'folder_state', 'percent_text', 'duration_text', 'Field', 'heading',
+           'cell_text', 'run_of', 'write_json', 'read_record', 'library_versions', 'Store', 'read_outputs',
+           'differences', 'to_table', 'summarize', 'summary_text']
 
 # %% ../../nbs/experiment/store.ipynb #f5283046
 import hashlib, json, os, re, warnings, zipfile, zlib
@@ -64,16 +64,14 @@ def run_words(
     return [run.task, Path(run.model).name, f'seed{run.seed}', run.method, run.allocator, f'{run.budget:g}']
 
 # %% ../../nbs/experiment/store.ipynb #c70213ac
-def _file_stem(words, settings):
-    "Join words and the hash of settings into a name that every file system takes."
-    return re.sub(r'[^\w.-]+', '-', '_'.join(words))[:180] + '_' + settings_hash(settings)
-
 def run_name(
     run:Run,
-    settings:dict, # All that the numbers of the run depend on
-)->str: # Ends in .json
-    "Name the file of a run."
-    return f'{_file_stem(run_words(run), settings)}.json'
+    settings:dict, # All that the numbers of the run depend on, or the model that it starts from
+    words:int=6, # How many of `run_words` to take: 3 for that model
+    suffix:str='.json',
+)->str: # A name that every file system takes
+    "Name the file of a run, or the folder of the model that it starts from."
+    return re.sub(r'[^\w.-]+', '-', '_'.join(run_words(run)[:words]))[:180] + f'_{settings_hash(settings)}{suffix}'
 
 # %% ../../nbs/experiment/store.ipynb #b3e6f07e
 @lru_cache(maxsize=None)
@@ -108,25 +106,6 @@ def percent_text(
     "Write a fraction as one would say it."
     return f'{100*x:.1f} %'
 
-def count_text(
-    x:float, # Any count
-)->str: # In thousands (k) or millions (M) where it is large
-    "Write a count as one would say it."
-    return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
-
-# %% ../../nbs/experiment/store.ipynb #sch00003
-def mb_text(
-    x:float, # Bytes
-)->str: # In megabytes
-    "Write the size of weights as a file manager would show it."
-    return f'{x/1e6:,.1f} MB' if x >= 1e6 else f'{x/1e6:.2g} MB'
-
-def ms_text(
-    x:float, # Milliseconds
-)->str: # In milliseconds, with three digits where it is short
-    "Write a latency as one would say it."
-    return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
-
 def duration_text(
     seconds:float, # Any time
 )->str: # In seconds, minutes or hours
@@ -140,15 +119,11 @@ class Field:
     "What a name stands for in records and in tables."
     check:callable=None # Function of (value, name) that raises `ValueError`; None for what no record holds
     of:str='done' # Statuses of the records that hold it
-    optional:bool=False # May a record lack it? Those of earlier versions do
-    column:bool=True # Is it a column of the table of runs?
+    optional:bool=False # May a record lack it?
+    column:bool=True # Is it a column of the table of runs? Not if it is a mean alone
     mean:tuple=None # For the table of means: the column it is made of, and how
     write:callable=None # Number -> text; None for what is no number
     title:str=None # Heading in a report, where that is not the name
-    @classmethod
-    def over_seeds(cls, column, how, **kwargs):
-        "A column of the table of means alone."
-        return cls(column=False, mean=(column, how), **kwargs)
 
 # %% ../../nbs/experiment/store.ipynb #26ced41e
 def _check_score(value, name):
@@ -159,6 +134,9 @@ def _check_score(value, name):
 
 # %% ../../nbs/experiment/store.ipynb #sch00009
 _G, _SCORE, _ERROR = '{:g}'.format, '{:.4f}'.format, '± {:.4f}'.format
+_COUNT = lambda x: f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
+_MB = lambda x: f'{x/1e6:,.1f} MB' if x >= 1e6 else f'{x/1e6:.2g} MB'
+_MS = lambda x: f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
 _AMOUNT, _TIME = partial(check_positive, zero=True), partial(check_positive, zero=True, none=True)
 _DICT, _LINES = partial(check_each, check=lambda value, name: None, kind=dict), partial(check_each, check=check_text)
 _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency_length=check_count))
@@ -174,29 +152,29 @@ SCHEMA = dict(
     model=Field(check_text, _BOTH), weights_from=Field(check_text, title='weights from'),
     seed=Field(partial(check_count, least=0), _BOTH, write=_G), method=Field(check_text, _BOTH),
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
-    seeds=Field.over_seeds('score', 'count', write=_G),
+    seeds=Field(mean=('score', 'count'), write=_G),
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
-    encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=count_text, title='encoder weights'),
-    total_params=Field(check_count, mean=('total_params', 'mean'), write=count_text, title='all parameters'),
-    bytes=Field(check_count, optional=True, mean=('bytes', 'mean'), write=mb_text, title='on disk'),
-    flops_per_token=Field(check_count, write=count_text, title='FLOPs a token'),
-    flops=Field.over_seeds('flops', 'mean', write=percent_text, title='FLOPs'),
-    latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=ms_text, title='latency'),
-    latency_low=Field.over_seeds('latency_ms', 'min'), latency_high=Field.over_seeds('latency_ms', 'max'),
-    latency_spread=Field(column=False, write=lambda x: f'± {ms_text(x)}', title='spread of latency'),
+    encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=_COUNT, title='encoder weights'),
+    total_params=Field(check_count, mean=('total_params', 'mean'), write=_COUNT, title='all parameters'),
+    bytes=Field(check_count, mean=('bytes', 'mean'), write=_MB, title='on disk'),
+    flops_per_token=Field(check_count, write=_COUNT, title='FLOPs a token'),
+    flops=Field(mean=('flops', 'mean'), write=percent_text, title='FLOPs'),
+    latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=_MS, title='latency'),
+    latency_low=Field(mean=('latency_ms', 'min')), latency_high=Field(mean=('latency_ms', 'max')),
+    latency_spread=Field(column=False, write=lambda x: f'± {_MS(x)}', title='spread of latency'),
     latency_iqr_ms=Field(_TIME, optional=True, write=_G), latency_dense_ms=Field(_TIME, optional=True, write=_G),
     latency_load=Field(_TIME, optional=True, write='{:.2f} CPUs'.format, title='load of others'),
-    latency_busy=Field(), busy=Field.over_seeds('busy', 'any', title='machine'),
+    latency_busy=Field(), busy=Field(mean=('busy', 'any'), title='machine'),
     latency_threads=Field(_TIME, optional=True, write=_G), latency_batch=Field(write=_G),
     latency_length=Field(write=_G),
-    speedup=Field.over_seeds('speedup', 'median', write='{:.2f}×'.format),
+    speedup=Field(mean=('speedup', 'median'), write='{:.2f}×'.format),
     metric=Field(check_text, mean=('metric', 'first')), score=Field(_check_score, mean=('score', 'mean'), write=_SCORE),
-    sd=Field.over_seeds('score', 'std'), score_error=Field(column=False, write=_ERROR, title='95 %'),
-    change=Field.over_seeds('change', 'mean', write='{:+.4f}'.format), change_sd=Field.over_seeds('change', 'std'),
+    sd=Field(mean=('score', 'std')), score_error=Field(column=False, write=_ERROR, title='95 %'),
+    change=Field(mean=('change', 'mean'), write='{:+.4f}'.format), change_sd=Field(mean=('change', 'std')),
     change_error=Field(column=False, write=_ERROR, title='95 % of change'),
-    of_dense=Field.over_seeds('of_dense', 'mean', write=percent_text, title='of dense'),
+    of_dense=Field(mean=('of_dense', 'mean'), write=percent_text, title='of dense'),
     divergence=Field(_AMOUNT, optional=True, mean=('divergence', 'mean'), write='{:.1e}'.format),
-    divergence_low=Field.over_seeds('divergence', 'min'), divergence_high=Field.over_seeds('divergence', 'max'),
+    divergence_low=Field(mean=('divergence', 'min')), divergence_high=Field(mean=('divergence', 'max')),
     changed=Field(_AMOUNT, optional=True, mean=('changed', 'mean'), write=percent_text),
     upper=Field(_AMOUNT, optional=True, mean=('upper', 'max'), write=percent_text, title='upper bound of changed'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
@@ -209,7 +187,7 @@ SCHEMA = dict(
     reused=Field(_LINES, optional=True, column=False), device=Field(check_text, column=False),
     threads=Field(check_count, column=False),
     versions=Field(partial(check_each, check=check_text, kind=dict), column=False))
-COLUMNS = [k for k, f in SCHEMA.items() if f.column] # of the table of runs
+COLUMNS = [k for k, f in SCHEMA.items() if f.column and (f.check or not f.mean)] # of the table of runs
 TIMES = [k for k, f in SCHEMA.items() if f.check is _TIME] # what `Sweep.finish` measures
 
 # %% ../../nbs/experiment/store.ipynb #sch00007
@@ -226,17 +204,6 @@ def cell_text(
     "Write a value of a column."
     if isinstance(value, str) or pd.isna(value): return value if isinstance(value, str) else '–'
     return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
-
-# %% ../../nbs/experiment/store.ipynb #d9519b6f
-def _check_record(record, name='record'):
-    "Raise `ValueError` unless `record` is that of a run, in today's format or in that of 0.1.0."
-    check_fields(record, name, dict(status=SCHEMA['status'].check))
-    if 'chance' in record: record['majority_baseline'] = record.pop('chance') # its name until 0.1.0
-    held = {k: f for k, f in SCHEMA.items() if f.check and record['status'] in f.of.split()}
-    check_fields(record, name, {k: f.check for k, f in held.items() if k in record or not f.optional})
-    if any(record['settings'].get(k, record[k]) != record[k] for k in Run._fields):
-        raise ValueError(f'the settings of {name} are those of another run')
-    return record
 
 # %% ../../nbs/experiment/store.ipynb #60a2c86c
 def run_of(
@@ -257,9 +224,13 @@ def write_json(
 def read_record(
     file:Path, # One of `Store.files`
 )->dict: # The record; None, with a warning, if the file does not hold a whole one
-    "Read the record of a run, in today's format or in that of 0.1.0."
+    "Read and check the record of a run."
     try:
-        r = _check_record(json_object(file))
+        r = check_fields(json_object(file), 'record', dict(status=SCHEMA['status'].check))
+        held = {k: f for k, f in SCHEMA.items() if f.check and r['status'] in f.of.split()}
+        check_fields(r, 'record', {k: f.check for k, f in held.items() if k in r or not f.optional})
+        if any(r['settings'].get(k, r[k]) != r[k] for k in Run._fields):
+            raise ValueError('the settings of record are those of another run')
         if file.name == run_name(run_of(r), r['settings']): return r
         raise ValueError('it has the name of another run')
     except (OSError, ValueError) as e:
@@ -312,14 +283,6 @@ def run_file(self:Store,
     "Name the file of a run."
     return self.folder/'runs'/run_name(run, settings)
 
-@patch
-def model_folder(self:Store,
-    run:Run,
-    settings:dict, # All that the fine-tuning depends on
-)->Path:
-    "Name the folder of the fine-tuned model that a run starts from."
-    return self.folder/'models'/_file_stem(run_words(run)[:3], settings)
-
 # %% ../../nbs/experiment/store.ipynb #852009e5
 @patch
 def write(self:Store,
@@ -366,17 +329,9 @@ def differences(
 )->list: # Lines such as 'epochs is 1, not 2'
     "Describe the settings in which two runs differ."
     values = lambda k: f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
-    files = 'the files of the model or of the data held something else (or an older version of rank_bert listed them)'
+    files = 'the files of the model or of the data held something else'
     odd = sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
     return [files if k == 'files' else values(k) for k in odd]
-
-# %% ../../nbs/experiment/store.ipynb #51350c89
-@patch
-def foreign_files(self:Store)->list: # Names; empty if a sweep may write here
-    "List what is in the folder if it is neither empty nor the folder of a sweep."
-    found = sorted(o.name for o in self.folder.glob('[!.]*')) if self.folder.is_dir() else []
-    ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
-    return [] if ours else found
 
 # %% ../../nbs/experiment/store.ipynb #9498d0ba
 @patch
@@ -391,7 +346,9 @@ def clear(self:Store):
 @patch
 def open(self:Store):
     "Prepare the folder for a sweep to write in; raise `FileExistsError` if it holds other files."
-    if found := self.foreign_files():
+    found = sorted(o.name for o in self.folder.glob('[!.]*')) if self.folder.is_dir() else []
+    ours = (self.folder/'.lock').is_file() or self.files() or any(self.folder.glob('models/*/tuning.json'))
+    if found and not ours:
         names = ', '.join(found[:3] + ['...']*(len(found) > 3))
         raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
                               f"empty one, such as {self.folder/'sweep'}")

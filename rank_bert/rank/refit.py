@@ -6,11 +6,10 @@ Docs: https://rank-bert.github.io/rank_bert/rank/refit.html.md"""
 
 # %% auto #0
 __all__ = ['fit_low_rank', 'PairedMoments', 'Walk', 'head_layers', 'Refit', 'hold_out', 'divergences', 'choose_refit',
-           'plain_svd', 'with_head_of', 'refit']
+           'plain_svd', 'refit']
 
 # %% ../../nbs/rank/refit.ipynb #0refit03
 import copy, math, time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 import torch, torch.nn as nn
@@ -50,21 +49,14 @@ def fit_low_rank(
 # %% ../../nbs/rank/refit.ipynb #0refit13
 class PairedMoments(Moments):
     "Streaming means of `x` and `y`, the covariance of `x`, and the covariance of `y` with `x`."
-    def __init__(self,
-        n:int, # Features of `x`
-        m:int, # Features of `y`
-        device, # Where to sum
-    ):
-        super().__init__(n, device)
-        self.y_shift, self.y_sum, self.cross = None, *(torch.zeros(s, dtype=torch.float64, device=device)
-            for s in ((m,), (m, n)))
-
     def add(self,
         x:torch.Tensor, # Rows (tokens, n)
         y:torch.Tensor, # Rows (tokens, m)
     ):
         "Add some pairs of rows."
-        if self.shift is None: self.shift, self.y_shift = x.mean(0), y.mean(0)
+        if self.shift is None:
+            self.shift, self.y_shift, m = x.mean(0), y.mean(0), y.shape[1]
+            self.y_sum, self.cross = self.sum.new_zeros(m), self.sum.new_zeros(m, len(self.sum))
         x, y = x - self.shift, y - self.y_shift
         self.weight += len(x)
         self.sum += x.sum(0)
@@ -106,11 +98,6 @@ def reads_outputs(self:Walk, stage):
     return len(stage.layers) == 1 and m < n or now[1] < n
 
 @patch
-def is_changed(self:Walk, name):
-    "Tell whether a layer is factorised, or narrower than in the dense model."
-    return self.layers[1][name].rank is not None or self.before[name].shape != self.layers[0][name].shape
-
-@patch
 def see_dense(self:Walk, block):
     "Run a block of the dense model; return the inputs or outputs of every stage, for each pack and use."
     module, seen = self.dense.get_submodule(block.name), []
@@ -134,28 +121,23 @@ def finished(self:Walk, block, i):
         if within and max(within) < i and not any(n.startswith(f'{o}.') for o in found): found[n] = m
     return list(found.values())
 
-@patch
-@contextmanager
-def recalling(self:Walk, block, i, p):
-    "Make modules return what they returned at an earlier stage, and keep what is `finished` at this one."
-    new, wide = {}, Call.hidden_in(self.outs_small[p]).numel()
-    def see(m, out):
-        if (hidden := Call.hidden_in(out, None)) is not None and hidden.numel() <= wide: new[m] = out
-    with skipping({m: lambda o=o: o for m, o in self.known[p].items()}):
-        with hooked([(m, lambda args, kwargs, out, m=m: see(m, out)) for m in self.finished(block, i)]): yield
-    self.known[p] = new
-
 # %% ../../nbs/rank/refit.ipynb #0refit27
 @patch
 def see_small(self:Walk, block, i, p):
     "Run a block of the compressed model up to its stage `i`; return the stage's inputs, one a use."
-    xs, stage = [], block.stages[i]
+    xs, new, stage, wide = [], {}, block.stages[i], Call.hidden_in(self.outs_small[p]).numel()
     def see(args, kwargs):
         xs.append(self.keeps[p].flat(args[0]))
         if len(xs) == stage.uses: raise Enough
-    with self.recalling(block, i, p), hooked([(self.layers[1][stage.layers[0]].module, see)], before=True):
+    def keep(m, out):
+        if (hidden := Call.hidden_in(out, None)) is not None and hidden.numel() <= wide: new[m] = out
+    first, done = self.layers[1][stage.layers[0]].module, self.finished(block, i)
+    watch = hooked([(m, lambda args, kwargs, out, m=m: keep(m, out)) for m in done])
+    with skipping(self.known[p]), watch, hooked([(first, see)], before=True):
         try: self.calls[block.name][p](self.small.get_submodule(block.name), self.outs_small[p])
-        except Enough: return xs
+        except Enough: pass
+    self.known[p] = new
+    return xs
 
 @patch
 def moments_at(self:Walk, block, i, seen):
@@ -163,7 +145,7 @@ def moments_at(self:Walk, block, i, seen):
     moments = None
     for p, got in enumerate(seen):
         for x, y in zip(self.see_small(block, i, p), got[i], strict=True):
-            moments = moments or PairedMoments(x.shape[1], y.shape[1], self.device)
+            moments = moments or PairedMoments(x.shape[1], self.device)
             moments.add(x, y)
         got[i] = None # no longer needed
     return moments
@@ -193,7 +175,8 @@ def refit_block(self:Walk, block, calibration, mix, ridge):
     "Refit the factorised layers of a block, stage by stage, and go on to the next block."
     seen = self.see_dense(block)
     for i, stage in enumerate(block.stages):
-        changed = [n for n in stage.layers if self.is_changed(n)]
+        changed = [n for n in stage.layers if self.layers[1][n].rank is not None
+            or self.before[n].shape != self.layers[0][n].shape]
         if not changed: continue
         moments = self.moments_at(block, i, seen)
         for n in changed:
@@ -202,8 +185,7 @@ def refit_block(self:Walk, block, calibration, mix, ridge):
             self.refit_layer(n, moments, self.reads_outputs(stage), grads, mix, ridge)
     module = self.small.get_submodule(block.name)
     for p, call in enumerate(self.calls.pop(block.name)):
-        with skipping({m: lambda o=o: o for m, o in self.known[p].items()}):
-            self.outs_small[p] = call(module, self.outs_small[p])
+        with skipping(self.known[p]): self.outs_small[p] = call(module, self.outs_small[p])
         self.known[p] = {}
 
 # %% ../../nbs/rank/refit.ipynb #0refit34
@@ -220,7 +202,7 @@ def see_head(self:Walk, enc, outs, p):
     "Run the head on the last block's output; return name -> (inputs, outputs) of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
-    with skipping({enc.get_submodule(b.name): lambda: outs[p] for b in self.blocks}):
+    with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
         with hooked([(m, see(n)) for n, m in head_layers(enc).items()]): run_encoder(enc, self.packs[p])
     return got
 
@@ -232,7 +214,7 @@ def refit_head(self:Walk, ridge=.1):
         layer, moments = self.small.get_submodule(n), None
         for p, want in enumerate(wanted):
             x, y = self.see_head(self.small, self.outs_small, p)[n][0], want[n][1]
-            moments = moments or PairedMoments(x.shape[1], y.shape[1], self.device)
+            moments = moments or PairedMoments(x.shape[1], self.device)
             moments.add(x, y)
         mx, my, xx, yx = moments.pair(layer.bias is not None)
         up, down = fit_low_rank(yx, xx, to_float64(layer.weight), min(layer.weight.shape), ridge=ridge) # full rank
@@ -251,19 +233,18 @@ class Refit:
     angle:bool = False # Is the divergence one minus the cosine of embeddings? Else it is in nats
 
     def __str__(self):
-        if not self.held_out: return f"{self.kept} refitted on {self.samples:,} sentences"
-        if not self.kept:
-            stays = f", whose mean cosine stays at {1 - self.divergence[None]:.3f}" if self.angle else ''
-            said = f"it did not help on {self.held_out:,} others{stays}"
-            return f"refitted on {self.samples:,} sentences and undone: {said}"
+        done, d, on = f"refitted on {self.samples:,} sentences", self.divergence, f"on {self.held_out:,} others"
+        if not self.held_out: return f"{self.kept} {done}"
         if self.kept == 'svd':
-            said = f"plain SVD is closer on {self.held_out:,} others"
-            if self.angle: said += f", with a mean cosine of {1 - self.divergence['svd']:.3f}"
-            return f"refitted on {self.samples:,} sentences and undone: {said}"
-        a, b = (self.divergence[k] for k in (None, self.kept))
+            cosine = f", with a mean cosine of {1 - d['svd']:.3f}" if self.angle else ''
+            return f"{done} and undone: plain SVD is closer {on}{cosine}"
+        a, b = d[None], d[self.kept]
+        if not self.kept:
+            cosine = f", whose mean cosine stays at {1 - a:.3f}" if self.angle else ''
+            return f"{done} and undone: it did not help {on}{cosine}"
         moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
             f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
-        return f"{self.kept} refitted on {self.samples:,} sentences, {moved} on {self.held_out:,} others"
+        return f"{self.kept} {done}, {moved} {on}"
 
 # %% ../../nbs/rank/refit.ipynb #0refit38
 def hold_out(
@@ -346,15 +327,6 @@ def refitted(cls:Walk, dense, small, batches, calibration, mix, ridge, head, pro
         if head: walk.refit_head()
     return new
 
-def with_head_of(
-    model:nn.Module, # A model; untouched
-    other:nn.Module, # One with the same layers in its head
-)->nn.Module: # A copy of `model`
-    "Copy a model, with the head of another one."
-    new, old = copy.deepcopy(model), head_layers(encoder_of(other))
-    for n, m in head_layers(encoder_of(new)).items(): m.load_state_dict(old[n].state_dict())
-    return new
-
 # %% ../../nbs/rank/refit.ipynb #0refit41
 @torch.inference_mode(False)
 def refit(
@@ -388,7 +360,10 @@ def refit(
     with quick_products(dense, [*fit, *held]):
         new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
         options = {None: small, 'layers': new}
-        if head and not angle: options |= {'layers': with_head_of(new, small), 'layers and head': new}
+        if head and not angle:
+            options |= {'layers': copy.deepcopy(new), 'layers and head': new}
+            plain, old = (head_layers(encoder_of(options[k])) for k in ('layers', None))
+            for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
         if head and sentence_encoder(small) is not None:
             options['layers and map'] = aligned(dense, new, fit, held or fit)
         kept, found = list(options)[-1], [math.nan]*len(options)
