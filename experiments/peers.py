@@ -122,7 +122,7 @@ def first_tuned(encoder, dense, n, place, settings, epochs=None):
 
 def contenders(encoder, dense, place, settings, layers, methods, budgets, pythons):
     "Yield what a row is, by whom, what it learned from, how its process is started, and its folder."
-    from rank_bert.deploy.export import export
+    from rank_bert.ship.export import export
     yield 'dense', 'PyTorch', '', dense, dense
     models = {'dense': (dense, '')}
     for n in layers:
@@ -158,7 +158,7 @@ def main(
     from rank_bert.commands.rows import validation_items
     from rank_bert.data.glue import load_glue
     from rank_bert.data.tables import draw_rows
-    from rank_bert.rank.batches import DIVERGENCES
+    from rank_bert.models.kinds import DIVERGENCES
     from rank_bert.train.scores import score
     from ship_models import KIND, graph_bytes, in_turns
     encoder, dense, place = (Path(o).resolve() for o in (encoder, dense, place))

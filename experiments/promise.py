@@ -19,12 +19,12 @@ from fastcore.script import call_parse
 from scipy import stats
 from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
-from rank_bert.rank.batches import batches_of_texts
-from rank_bert.rank.bounds import clopper_pearson
-from rank_bert.rank.compress import start_recipe
-from rank_bert.rank.promise import changed_answers, outputs_on
-from rank_bert.rank.recipe import apply_recipe, parse
-from rank_bert.rank.search import promise_texts, search
+from rank_bert.models.batches import batches_of_texts
+from rank_bert.shrink.bounds import clopper_pearson
+from rank_bert.shrink.compress import start_recipe
+from rank_bert.shrink.promise import changed_answers, outputs_on
+from rank_bert.shrink.recipe import apply_recipe, parse
+from rank_bert.shrink.search import promise_texts, search
 from rank_bert.settings import Goal
 
 SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check

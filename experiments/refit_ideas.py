@@ -1,4 +1,4 @@
-"""Ideas on top of `rank_bert.rank.refit`, each by itself and with the refit: what they do to the divergence.
+"""Ideas on top of `rank_bert.shrink.refit`, each by itself and with the refit: what they do to the divergence.
 
     rank-bert-finetune sst2 --model ... --seed 0 --out sst2-0
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
@@ -11,22 +11,24 @@ from fastai.torch_core import set_seed
 from fastcore.script import call_parse
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.data.loaders import text_dls
-from rank_bert.models.anatomy import encoder_of, feed_forwards, linears
-from rank_bert.rank import refit as refit_module
-from rank_bert.rank.allocate import allocate
-from rank_bert.rank.batches import DIVERGENCES, choose_texts, frozen, packs_for, prediction_of
-from rank_bert.rank.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.rank.compress import start_recipe
-from rank_bert.rank.recipe import apply_recipe, dense_size, parse
+from rank_bert.models.encoder import encoder_of, feed_forwards, linears
+from rank_bert.shrink import refit as refit_module
+from rank_bert.shrink.allocate import allocate
+from rank_bert.models.kinds import DIVERGENCES, prediction_of
+from rank_bert.models.batches import choose_texts, packs_for
+from rank_bert.models.hooks import frozen
+from rank_bert.shrink.calibrate import calibrate, fingerprint, rest_fingerprint
+from rank_bert.shrink.compress import start_recipe
+from rank_bert.shrink.recipe import apply_recipe, dense_size, parse
 from rank_bert.settings import Goal
-from rank_bert.rank.decomposed import Decomposed
-from rank_bert.rank.heads import truncate_heads
-from rank_bert.rank.layers import LowRankLinear, replace
-from rank_bert.rank.linalg import damped_root, to_float64, truncated_svd
-from rank_bert.rank.offers import prune_neurons
-from rank_bert.rank.plan import to_dense
-from rank_bert.rank.refit import fit_low_rank, refit
-from rank_bert.rank.statistics import cotangent
+from rank_bert.shrink.decomposed import Decomposed
+from rank_bert.shrink.heads import truncate_heads
+from rank_bert.lowrank.layers import LowRankLinear, replace
+from rank_bert.lowrank.linalg import damped_root, to_float64, truncated_svd
+from rank_bert.shrink.offers import prune_neurons
+from rank_bert.lowrank.plan import to_dense
+from rank_bert.shrink.refit import fit_low_rank, refit
+from rank_bert.shrink.statistics import cotangent
 from rank_bert.train.distill import DistilCallback
 from rank_bert.train.glue_learner import glue_learner
 from rank_bert.train.learner import encoder_learner

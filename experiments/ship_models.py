@@ -12,8 +12,8 @@ import numpy as np, pandas as pd, torch
 from fastcore.script import call_parse
 from rank_bert.commands.compress import compress
 from rank_bert.commands.rows import validation_items
-from rank_bert.deploy.export import export, why_not
-from rank_bert.rank.batches import DIVERGENCES
+from rank_bert.ship.export import export, why_not
+from rank_bert.models.kinds import DIVERGENCES
 from rank_bert.train.glue_learner import GLUE_METRICS
 from rank_bert.train.scores import score
 

@@ -28,7 +28,7 @@ def in_pytorch(folder, threads, bs=32):
 
 def exported(folder, threads):
     "Answer from an exported folder."
-    from rank_bert.deploy.runtime import Predictor
+    from rank_bert.ship.runtime import Predictor
     return Predictor(folder, threads).outputs
 
 

@@ -1,4 +1,4 @@
-"""Import what a notebook needs in one line.
+"""What `rank_bert` gives you at the top, and all of it in one line.
 
 Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 
@@ -7,59 +7,6 @@ Docs: https://rank-bert.github.io/rank_bert/all.html.md"""
 # %% auto #0
 __all__ = []
 
-# %% ../nbs/all.ipynb #b671e256
-from .data.glue import GLUE_TASKS, glue_dls, load_glue, sample_tokenizer
-from .data.loaders import text_dls
-from .models.anatomy import MORE_ROLES, ROLES, add_family, encoder_of, linear_uses, linears
-from .models.sizes import encoder_params, parameter_parts
-from .models.base_models import (BERT_CONFIGS, GLUE_NUM_LABELS, BertWrapper, bert_config, count_parameters,
-    get_pretrained_model, get_tokenizer, get_wrapped_model, quiet_transformers)
-from .models.classifier import pooled_classifier
-
-# %% ../nbs/all.ipynb #9bf796c7
-from .rank.metrics import (effective_rank, energy_rank, finite_weights, mp_outliers, numerical_rank,
-    participation_ratio, plot_ranks, plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
-from .rank.verdict import verdict
-from .rank.layers import LowRankEmbedding, LowRankLinear, break_even
-from .rank.plan import RankPlan, apply_plan, plan_of, to_dense
-from .rank.calibrate import Calibration, calibrate
-from .rank.decompose import DECOMPOSITIONS, decompose
-from .rank.allocate import ALLOCATORS, allocate
-from .rank.batches import loss_increase
-from .rank.compress import compress
-from .rank.recipe import parse, part, part_table
-from .rank.decomposed import Decomposed, flops_per_token, smallest_plan
-from .rank.embedding import compress_embedding
-from .rank.refit import refit
-from .rank.project import project_layers, threshold_layers
-from .rank.optimizer_state import factorise
-from .rank.latency import measure_latency
-from .rank.heads import head_circuits, head_importance, head_report, prune_heads, truncate_heads
-
-# %% ../nbs/all.ipynb #cc9c0f47
-from .train.learner import EncoderLearner, Seeded, adamw, encoder_learner
-from .train.glue_learner import glue_learner, text_learner
-from .train.monitor import RankMonitor
-from .train.history import plot_rank_history, read_history
-from .train.penalty import FrobeniusDecay, NuclearNormPenalty
-from .train.projection import RankProjection, RankSchedule
-from .train.switch import LowRankSwitch
-from .train.galore import GaLore
-from .train.resume import ResumeFit
-from .train.adapters import AdaLoRA, add_lora, load_lora, merge_lora
-from .train.distill import DistilCallback
-from .train.student import distil_init
-from .train.mlm import mlm_dls, mlm_learner
-from .train.intrinsic import add_subspace, intrinsic_dimension
-from .experiment.sweep import Sweep
-from .experiment.report import report
-
-# %% ../nbs/all.ipynb #0791e4af
-from .deploy.cost import engine_latency
-from .deploy.export import export
-from .deploy.hub import push_to_hub
-from .deploy.pytorch import first_token_only
-from .deploy.runtime import Predictor
-
-# %% ../nbs/all.ipynb #3683dc5c
-__all__ = [o for o in dir() if not o.startswith('_')]
+# %% ../nbs/all.ipynb #face0004
+from . import *
+from . import __all__

@@ -6,8 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/base_models.html.md"""
 
 # %% auto #0
 __all__ = ['BERT_CONFIGS', 'GLUE_NUM_LABELS', 'PROBABILITIES', 'bert_config', 'count_parameters', 'quiet_transformers',
-           'cached_or_hub', 'load_config', 'check_finite_weights', 'open_model', 'get_encoder', 'find_config',
-           'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type', 'evaluating']
+           'get_pretrained_model', 'get_tokenizer', 'BertWrapper', 'get_wrapped_model', 'problem_type']
 
 # %% ../../nbs/models/base_models.ipynb #19119d26
 import re, warnings
@@ -26,7 +25,8 @@ from transformers.utils import logging as hf_logging
 
 from ..checks import check_answers, check_count
 from ..io import expanded, hub_reachable
-from .anatomy import held, input_names
+from .hooks import held
+from .encoder import input_names
 from .folder import (check_settings, has_tokenizer, is_model_folder, model_config, named_errors,
                                      shorten_error, weight_bytes)
 
