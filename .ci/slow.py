@@ -1,27 +1,72 @@
-"""Run every notebook that has slow cells, with those cells: python .ci/slow.py [NOTEBOOK ...]
+"""Run the slow cells of every notebook that has some, and of its other cells those that they need: python .ci/slow.py [NOTEBOOK ...]
 
-Each has a process of its own, because what a notebook leaves behind (patched methods, what was traced) is nothing that a
-user has. The processes are forked from this one, which has imported the packages that take seconds, but nothing of ours.
-The longest rooms come first; .ci/run tests nbs/io.ipynb beside all of this. What a notebook printed that failed comes
-last, where whoever reads the end of a log sees why."""
-import json, os, re, sys, tempfile, time
+README's test command has run all other cells, so here run imports, what is exported, and the cells before a slow one that
+make or change what it names; tests do not. Each notebook has a process of its own, because what one leaves behind (patched
+methods, what was traced) is nothing that a user has. The processes are forked from this one, which has imported the
+packages that take seconds, but nothing of ours. `FLAGS="slow scheduled"` runs the cells of the scheduled workflow, too. What
+a notebook printed that failed comes last, where whoever reads the end of a log sees why."""
+import ast, builtins, json, os, re, symtable, sys, tempfile, time
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from pathlib import Path
+from execnb.shell import CaptureShell
+from fastcore.nbio import read_nb
+from nbdev.config import get_config
 
-def is_slow(file):
-    cells = json.loads(file.read_text(encoding='utf-8'))['cells']
-    return any(re.search(r'^#\| *slow\b', ''.join(o['source']), re.M) for o in cells)
+FLAGS = set(os.environ.get('FLAGS', 'slow').split())
+EXPORTED = {'export', 'exporti', 'exports'}
+flags_of = lambda source: set(re.findall(r'^#\| *(\w+)', source, re.M))
+
+def names_of(source):
+    "List the names of the notebook that a cell mentions, also those within functions."
+    table = symtable.symtable(source, 'cell', 'exec')
+    found, inner = {o.get_name() for o in table.get_symbols()}, list(table.get_children())
+    while inner:
+        found |= {o.get_name() for o in inner[-1].get_symbols() if o.is_global()}
+        inner += inner.pop().get_children()
+    return found - set(dir(builtins))
+
+def changed_by(o):
+    "List the names that a statement may make or change; a test changes none."
+    if isinstance(o, (ast.Assert, ast.Pass, ast.Import, ast.ImportFrom)): return set()
+    if isinstance(o, ast.With) and any('expect_' in ast.unparse(i) for i in o.items): return set()
+    if isinstance(o, ast.Expr) and not any(isinstance(n, ast.Call) for n in ast.walk(o)): return set()
+    if isinstance(o, ast.Expr) and isinstance(o.value, ast.Call) and ast.unparse(o.value.func).startswith('test_'): return set()
+    if isinstance(o, (ast.FunctionDef, ast.ClassDef)): return {o.name}
+    places = [o.target] if isinstance(o, (ast.AugAssign, ast.AnnAssign)) else getattr(o, 'targets', None) or [o]
+    return {n.id for p in places for n in ast.walk(p) if isinstance(n, ast.Name)} | {n.target.id for n in ast.walk(o) if isinstance(n, ast.NamedExpr)}
+
+def needed(sources, flags=FLAGS):
+    "List the cells to run: those with a flag, and what they need of the others."
+    sources = [re.sub(r'^(\s*)[%!].*', r'\1pass', s, flags=re.M) for s in sources]
+    bodies, run, want, fixed = [ast.parse(s).body for s in sources], [], set(), set()
+    if not any(flags_of(s) & flags for s in sources): return []
+    always = [bool(flags_of(s) & EXPORTED) or all(isinstance(o, (ast.Import, ast.ImportFrom)) for o in b) for s, b in zip(sources, bodies)]
+    for s, a in zip(sources, always):
+        if a: fixed |= {o.get_name() for o in symtable.symtable(s, 'cell', 'exec').get_symbols() if o.is_assigned() or o.is_imported() or o.is_namespace()}
+    for i in reversed(range(len(sources))):
+        makes = set().union(*map(changed_by, bodies[i])) if bodies[i] else set()
+        if not (always[i] or flags_of(sources[i]) & flags or makes & want): continue
+        run.append(i)
+        if not always[i]: want |= names_of(sources[i]) - fixed
+    return run[::-1]
+
+def sources(nb): return [c.source for c in nb.cells if c.cell_type == 'code']
 
 def test(file, log):
     "Run in a child, which prints to `log`: exit with 1 if a cell fails."
-    from nbdev.config import get_config
-    from nbdev.test import test_nb
     for fd in (1, 2): os.dup2(log.fileno(), fd)
-    cfg = get_config()
-    os.chdir(cfg.nbs_path)
-    passed, _ = test_nb(file, skip_flags=cfg.tst_flags, force_flags=['slow'], basepath=cfg.config_path)
-    sys.exit(not passed)
+    os.chdir(file.parent)
+    os.environ['IN_TEST'] = '1'
+    nb, shell = read_nb(file), CaptureShell(file)
+    cells = [c for c in nb.cells if c.cell_type == 'code']
+    nb.cells = [cells[i] for i in needed(sources(nb))]
+    others = set(get_config(file.parent).tst_flags) - FLAGS
+    try: shell.run_all(nb, exc_stop=True, preproc=lambda c: bool(flags_of(c.source) & others), postproc=say_slow)
+    except BaseException: sys.exit(shell.prettytb(fname=file) or 1)
+
+def say_slow(cell):
+    if (seconds := cell.metadata['execution']['total']) > 3: print(f'{seconds:6.0f} s in cell {cell.id}')
 
 def test_all(files, n):
     "Test notebooks, `n` at a time; yield each with its seconds, None if it failed, and what it printed."
@@ -43,7 +88,7 @@ if __name__ == '__main__':
     import datasets, fastai.text.all, matplotlib.pyplot, nbdev.test, scipy.stats, sklearn.metrics # for all children
     import transformers.models.bert.modeling_bert
     there = sorted((o for o in Path('nbs').resolve().rglob('*.ipynb') if '_proc' not in o.parts), reverse=True)
-    files = [Path(o).resolve() for o in sys.argv[1:]] or [o for o in there if o.name != 'io.ipynb' and is_slow(o)]
+    files = [Path(o).resolve() for o in sys.argv[1:]] or [o for o in there if needed(sources(read_nb(o)))]
     if not files: sys.exit('no notebook has slow cells: is this the top of the checkout?')
     took, failed = {}, {}
     for file, seconds, shown in test_all(files, int(os.environ.get('WORKERS', os.cpu_count()))):

@@ -97,7 +97,7 @@ def write(self:ResumeFit):
         plan=plan_of(model), model=model.state_dict(), opt=_plain(self.opt.state_dict()),
         grads={n: p.grad for n, p in model.named_parameters() if p.grad is not None} if accumulates else {},
         scaler=_scaler_of(learn).state_dict(), smooth=smooth and [smooth.count, float(smooth.val)],
-        seed=self.seed, processes=max(num_distrib(), 1), callbacks=callbacks,
+        seed=self.first_seed, processes=max(num_distrib(), 1), callbacks=callbacks,
         loader={k: v for k, v in vars(dl).items() if k in ('epoch', 'step')})
     with new_file(self.file) as tmp: torch.save(state, tmp)
 
@@ -133,10 +133,10 @@ def before_fit(self:ResumeFit):
     if not self.fits:
         seeds = [torch.initial_seed()]
         if num_distrib() > 1: distributed.broadcast_object_list(seeds)
-        self.seed = seeds[0]
+        self.first_seed = seeds[0]
     if not self.resume: return
     s = read_checkpoint(self.file)
-    self.seed = s['seed']
+    self.first_seed = s['seed']
     if s['fit'] != self.fits:
         print(f"fit {self.fits} is skipped: {self.file.name} is of fit {s['fit']} (the first is 0)")
         self.begin = self.n_epoch
@@ -171,7 +171,7 @@ def before_epoch(self:ResumeFit):
             smooth = self.recorder.smooth_loss
             smooth.count, smooth.val = s['smooth'][0], torch.tensor(s['smooth'][1])
         self._restore = None
-    seed_of = lambda i: int(np.random.SeedSequence([self.seed, self.fits, self.epoch, i]).generate_state(1)[0])
+    seed_of = lambda i: int(np.random.SeedSequence([self.first_seed, self.fits, self.epoch, i]).generate_state(1)[0])
     _fastai_loader(self.dls.train).rng.seed(seed_of(0)) # all processes read the same batches
     set_seed(seed_of(1 + rank_distrib()))
 
