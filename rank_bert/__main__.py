@@ -15,7 +15,7 @@ from .checks import check_name
 if __name__ == '__main__' and globals().get('__spec__'): # not in a notebook
     name, *args = sys.argv[1:] if sys.argv[1:] and sys.argv[1][0] != '-' else ['help', *sys.argv[1:]]
     sys.argv = [f'rank-bert-{name}', *args] # before the commands are imported, which look at it
-    from rank_bert.commands.shell import COMMANDS
+    from rank_bert.cli import COMMANDS
     try: command = COMMANDS[check_name(sys.argv[0], 'command', COMMANDS)]
     except ValueError as e:
         print(f'rank_bert: error: {e}', file=sys.stderr)

@@ -59,7 +59,7 @@ def distil_init(
         for k, v in _layer_lists(config, n).items(): setattr(config, k, [v[i] for i in keep])
         config.num_hidden_layers = len(keep)
     record_plan(student)
-    if plan_of(student): return student # `rank.hf` builds these from their plan
+    if plan_of(student): return student # `lowrank.hf` builds these from their plan
     with torch.device('meta'): built = type(student)(student.config).state_dict()
     has = student.state_dict()
     if odd := sorted(k for k in built.keys() | has.keys()
