@@ -12,6 +12,29 @@ from contextlib import contextmanager
 from threading import Lock
 import torch, torch.nn as nn
 
+# %% ../../nbs/models/hooks.ipynb #0anatom5
+_holders, _changing = {}, Lock() # (id of an object, attribute) -> [blocks that hold it, value before them]
+
+@contextmanager
+def held(
+    objects, # Modules, or parameters
+    name:str, # Attribute, such as 'training'
+    value, # What it is inside the block
+):
+    "Hold an attribute of `objects` at a value; the last of several blocks restores it, in whatever thread they run."
+    objects = list(objects)
+    with _changing:
+        for o in objects:
+            _holders.setdefault((id(o), name), [0, getattr(o, name)])[0] += 1
+            setattr(o, name, value)
+    try: yield
+    finally:
+        with _changing:
+            for o in objects:
+                holder = _holders[id(o), name]
+                holder[0] -= 1
+                if not holder[0]: setattr(o, name, _holders.pop((id(o), name))[1])
+
 # %% ../../nbs/models/hooks.ipynb #64adcf98
 @contextmanager
 def frozen(
@@ -36,26 +59,3 @@ def hooked(
     try: yield
     finally:
         for h in handles: h.remove()
-
-# %% ../../nbs/models/hooks.ipynb #0anatom5
-_holders, _changing = {}, Lock() # (id of an object, attribute) -> [blocks that hold it, value before them]
-
-@contextmanager
-def held(
-    objects, # Modules, or parameters
-    name:str, # Attribute, such as 'training'
-    value, # What it is inside the block
-):
-    "Hold an attribute of `objects` at a value; the last of several blocks restores it, in whatever thread they run."
-    objects = list(objects)
-    with _changing:
-        for o in objects:
-            _holders.setdefault((id(o), name), [0, getattr(o, name)])[0] += 1
-            setattr(o, name, value)
-    try: yield
-    finally:
-        with _changing:
-            for o in objects:
-                holder = _holders[id(o), name]
-                holder[0] -= 1
-                if not holder[0]: setattr(o, name, _holders.pop((id(o), name))[1])
