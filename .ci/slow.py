@@ -32,24 +32,29 @@ def changed_by(o):
     if isinstance(o, ast.With) and any('expect_' in ast.unparse(i) for i in o.items): return set()
     if isinstance(o, ast.Expr) and not any(isinstance(n, ast.Call) for n in ast.walk(o)): return set()
     if isinstance(o, ast.Expr) and isinstance(o.value, ast.Call) and ast.unparse(o.value.func).startswith('test_'): return set()
-    if isinstance(o, (ast.FunctionDef, ast.ClassDef)): return {o.name}
+    if isinstance(o, (ast.FunctionDef, ast.ClassDef)): # a patch changes the class of its first parameter
+        notes = [a.annotation for a in o.args.args if a.annotation] if isinstance(o, ast.FunctionDef) and o.decorator_list else []
+        return {o.name} | {n.id for a in notes for n in ast.walk(a) if isinstance(n, ast.Name)}
     places = [o.target] if isinstance(o, (ast.AugAssign, ast.AnnAssign)) else getattr(o, 'targets', None) or [o]
-    return {n.id for p in places for n in ast.walk(p) if isinstance(n, ast.Name)} | {n.target.id for n in ast.walk(o) if isinstance(n, ast.NamedExpr)}
+    folders = [n.left for n in ast.walk(o) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)] # it may write files there
+    return {n.id for p in (*places, *folders) for n in ast.walk(p) if isinstance(n, ast.Name)} | {n.target.id for n in ast.walk(o) if isinstance(n, ast.NamedExpr)}
 
 def needed(sources, flags=FLAGS):
     "List the cells to run: those with a flag, and what they need of the others."
     sources = [re.sub(r'^(\s*)[%!].*', r'\1pass', s, flags=re.M) for s in sources]
-    bodies, run, want, fixed = [ast.parse(s).body for s in sources], [], set(), set()
+    bodies, fixed = [ast.parse(s).body for s in sources], set()
     if not any(flags_of(s) & flags for s in sources): return []
     always = [bool(flags_of(s) & EXPORTED) or all(isinstance(o, (ast.Import, ast.ImportFrom)) for o in b) for s, b in zip(sources, bodies)]
     for s, a in zip(sources, always):
         if a: fixed |= {o.get_name() for o in symtable.symtable(s, 'cell', 'exec').get_symbols() if o.is_assigned() or o.is_imported() or o.is_namespace()}
-    for i in reversed(range(len(sources))):
-        makes = set().union(*map(changed_by, bodies[i])) if bodies[i] else set()
-        if not (always[i] or flags_of(sources[i]) & flags or makes & want): continue
-        run.append(i)
-        if not always[i]: want |= names_of(sources[i]) - fixed
-    return run[::-1]
+    changed = [set().union(*map(changed_by, b)) for b in bodies]
+    fixed -= set().union(*(c for c, a in zip(changed, always) if not a)) # an example may use a name again
+    run, last = {i for i, a in enumerate(always) if a}, -1
+    run |= (flagged := {i for i, o in enumerate(sources) if flags_of(o) & flags})
+    while len(run) > last: # a function may call another that comes later
+        last, want = len(run), set().union(*(names_of(sources[i]) for i in run if not always[i])) - fixed
+        run |= {i for i, o in enumerate(changed) if o & want and i < max(flagged)}
+    return sorted(run)
 
 def sources(nb): return [c.source for c in nb.cells if c.cell_type == 'code']
 
