@@ -23,7 +23,7 @@ from rank_bert.shrink.recipe import apply_recipe, dense_size, parse
 from rank_bert.settings import Goal
 from rank_bert.shrink.decomposed import Decomposed
 from rank_bert.shrink.heads import truncate_heads
-from rank_bert.lowrank.layers import LowRankLinear, replace
+from rank_bert.lowrank.layers import LowRankLinear, replace_layers
 from rank_bert.lowrank.linalg import damped_root, to_float64, truncated_svd
 from rank_bert.shrink.offers import prune_neurons
 from rank_bert.lowrank.plan import to_dense
@@ -131,8 +131,8 @@ def shared_down_model(b, budget):
         for l, u in zip(ls, up.split([l.shape[0] for l in ls])):
             mu = b.calibration[l.name]['weighted_mean'].double()
             bias = to_float64(l.module.bias) + to_float64(l.weight)@mu - u@(down@mu)
-            replace(encoder_of(new), {o.name: o for o in linears(new)}[l.name].module,
-                LowRankLinear.from_factors(u, down, bias, l.weight))
+            old = {o.name: o for o in linears(new)}[l.name].module
+            replace_layers(encoder_of(new), {old: LowRankLinear.from_factors(u, down, bias, l.weight)})
         shared[ls[0].name] = [l.name for l in ls]
     return new, shared
 

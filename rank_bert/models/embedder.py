@@ -43,10 +43,7 @@ def text_inputs(
 )->dict: # Tensors (texts, length), and perhaps `prompt_length` (texts,)
     "Tokenise texts as a sentence encoder does, with its default prompt."
     prompt = model.prompts.get(model.default_prompt_name) or ''
-    if hasattr(model, 'preprocess'): x = dict(model.preprocess(texts, prompt=prompt or None))
-    else: # before version 5.3
-        x = dict(model.tokenize([prompt + t if isinstance(t, str) else t for t in texts]))
-        if prompt: x['prompt_length'] = model.tokenize([prompt])['input_ids'].shape[1] - 1
+    x = dict(model.preprocess(texts, prompt=prompt or None))
     if 'prompt_length' in x: x['prompt_length'] = torch.full((len(texts),), int(x['prompt_length']))
     return {k: v for k, v in x.items() if torch.is_tensor(v)}
 

@@ -43,8 +43,7 @@ def with_map(
     bias:torch.Tensor, # (size,)
 )->nn.Module: # A new model
     "Add a linear map behind the pooling of a sentence encoder."
-    try: from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
-    except ImportError: from sentence_transformers.models import Dense # before version 6
+    from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
     new = copy.deepcopy(model)
     st = sentence_encoder(new)
     last, like = st[i := map_place(st)], next(st.parameters())
