@@ -22,7 +22,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, shown
-from ..io import expanded, import_own, json_text
+from ..io import expanded, json_text
 from ..models.folder import has_tokenizer, model_config, saved_settings
 from ..settings import existing, flat, in_shell, running, several, text_as
 
@@ -49,7 +49,6 @@ def command(
         def run():
             if own:
                 os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing, several(str).check(own, '--import')))
-                if 'rank_bert.shrink.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)

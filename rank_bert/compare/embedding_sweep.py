@@ -176,17 +176,17 @@ def _prepare(self:EmbeddingSweep, run, tick):
     return model, self.texts(run.seed)[0], dict(weights_from=origin, seconds=time.perf_counter() - start)
 
 @patch
-def _scores(self:EmbeddingSweep, run, compressor, state):
+def _scores(self:EmbeddingSweep, run, job, result):
     "Compare the embeddings of a run's model with those of the dense one."
     _, texts, rows = self.texts(run.seed)
-    if compressor.expected is None: compressor.expected = encode_texts(compressor.model, texts)
-    z, out = compressor.expected, state and state.exported
+    expected = job.cached('embeddings', None, lambda: encode_texts(job.dense, texts))
+    z, out = expected, result and result.exported
     if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
-    elif state: z = encode_texts(state.model, texts)
-    metrics = compare_embeddings(compressor.expected, z)
+    elif result: z = encode_texts(result.model, texts)
+    metrics = compare_embeddings(expected, z)
     if self.score_col:
         at = {o: i for i, o in enumerate(texts)}
         a, b = (z[[at[o] for o in rows[c]]] for c in self.cols)
         metrics['spearman'] = float(spearmanr(F.cosine_similarity(a, b), rows[self.score_col]).statistic)
-    far = dict(divergence=max(0., 1 - metrics['cosine'])) if state else {}
+    far = dict(divergence=max(0., 1 - metrics['cosine'])) if result else {}
     return dict(metric='neighbours', score=metrics['neighbours'], metrics=metrics, **far)

@@ -24,7 +24,7 @@ from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, hea
     read_record, short_names)
 from ..models.encoder import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
-from ..shrink.recipe import PARTS, parse
+from ..shrink.recipe import find_part, parse
 from ..shrink.promise import Promise, plot_promise
 
 # %% ../../nbs/compare/report.ipynb #c2727f93
@@ -159,7 +159,7 @@ def methods_section(
     "Say what the methods do, in a sentence for each part."
     rows = []
     for method in dict.fromkeys(methods):
-        try: parts = [PARTS.find(k) for p in parse(method) for k in p.chooses or (p.name,)]
+        try: parts = [find_part(k) for p in parse(method) for k in p.chooses or (p.name,)]
         except ValueError: continue
         about = [getattr(DECOMPOSITIONS.get(p.name), '__doc__', None) or p.does or '' for p in parts]
         if text := ' '.join(about).replace('`w`', 'the weights').strip(): rows += [H.Dt(method), H.Dd(text)]

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_positive,
                               check_several, check_text)
 from ..data.glue import glue_source, glue_task, task_folder
-from .methods import Compressor
+from .methods import SweepJob
 from .runner import Runner
 from rank_bert.compare.store import (Run, Store, dense_run, differences, folder_state, library_versions, settings_hash,
     write_json)
@@ -32,9 +32,9 @@ from ..models.folder import is_model_folder
 from ..shrink.allocate import default_allocator
 from ..models.kinds import mean_divergence, predictions
 from ..shrink.decomposed import check_cost, flops_per_token
-from ..models.sizes import encoder_params
+from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
-from ..shrink.recipe import check_recipe, dense_size, parse
+from ..shrink.recipe import check_recipe, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
@@ -200,16 +200,16 @@ def tune(self:Sweep,
 
 # %% ../../nbs/compare/sweep.ipynb #0a83805e
 @patch
-def _scores(self:Sweep, run, compressor, state):
-    "Score the model of a run; `state` is None for the dense one."
-    learn, outputs = compressor.data, []
-    valid, small = learn.dls.valid, learn.with_model(state.model) if state else learn
+def _scores(self:Sweep, run, job, result):
+    "Score the model of a run; `result` is None for the dense one."
+    learn, outputs = job.data, []
+    valid, small = learn.dls.valid, learn.with_model(result.model) if result else learn
     metrics = small.evaluate(outputs=outputs)
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     res = dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0])
-    if state:
-        if compressor.expected is None: compressor.expected = list(predictions([compressor.model], valid))
-        pairs = zip(compressor.expected, predictions([state.model], valid), strict=True)
+    if result:
+        expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
+        pairs = zip(expected, predictions([result.model], valid), strict=True)
         far = mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs)
         return res | dict(divergence=max(0., far))
     if learn.dls.vocab is None: return res | dict(majority_baseline=0.) # for a correlation
@@ -219,26 +219,26 @@ def _scores(self:Sweep, run, compressor, state):
 
 # %% ../../nbs/compare/sweep.ipynb #0a838061
 @patch
-def _result(self:Sweep, run, compressor, about):
+def _result(self:Sweep, run, job, about):
     "Do one run, and add what `about` says of the dense model."
-    start, dense = time.perf_counter(), compressor.model
-    state = None if run.method == 'dense' else compressor(run)
-    model = state.model if state else dense
+    start, dense = time.perf_counter(), job.dense
+    result = None if run.method == 'dense' else job(run)
+    model = result.model if result else dense
     size, length = encoder_params(model), self.latency.latency_length
     ranks = [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape), break_even=break_even(*o.shape))
              for o in linears(model)]
     res = about | dict(kept=size['linear']/dense_size(dense), encoder_params=size['linear'], total_params=size['total'],
         bytes=sum(o.numel()*o.element_size() for o in model.parameters()), map=ranks, architecture=architecture(model),
         flops_per_token=flops_per_token(model, length), latency_ms=None) # until `finish`
-    res |= self._scores(run, compressor, state)
-    if state: res['reused'] = compressor.reused
-    if out := state and state.exported:
+    res |= self._scores(run, job, result)
+    if result: res['reused'] = job.cache_hits
+    if out := result and result.exported:
         res['bytes'] = out.bytes
         res['architecture']['engine'] = [out.engine, out.precision]
-    done = getattr(state and model, 'compression', None)
+    done = getattr(result and model, 'compression', None)
     if done and done.nats and parse(run.method)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
     if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
-    res['seconds'] = time.perf_counter() - start + (0 if state else about['seconds'])
+    res['seconds'] = time.perf_counter() - start + (0 if result else about['seconds'])
     return dict(status='done', **run._asdict(), **res, device=str(next(model.parameters()).device),
                 threads=torch.get_num_threads(), versions=library_versions())
 
@@ -259,8 +259,8 @@ def start(self:Sweep,
     "Prepare the model that runs start from."
     model, data, about = self._prepare(run, tick)
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.goal.n_samples}.safetensors'
-    compressor = Compressor(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
-    return lambda run: self._result(run, compressor, about)
+    job = SweepJob(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
+    return lambda run: self._result(run, job, about)
 
 # %% ../../nbs/compare/sweep.ipynb #tim10002
 @patch

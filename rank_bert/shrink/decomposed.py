@@ -37,6 +37,7 @@ class Decomposed:
         n_samples:int=1024, # Sentences to use of batches
         progress:bool=True, # Show progress bars?
         known:dict=None, # Name -> `Factors` of layers that were decomposed before, by this method and data
+        seed:int=42, # For a method that draws
     ):
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
@@ -50,7 +51,7 @@ class Decomposed:
             data = calibrate(model, data, n_samples, statistics=(*self.f.needs, self.f.mean), progress=progress)
         self.calibration = stats = data
         bar = tqdm(linears(model), desc=f'decompose ({method})', disable=not progress, leave=False)
-        new = lambda l: factorise(l.module, method, stats and stats[l.name], l.name)
+        new = lambda l: factorise(l.module, method, stats and stats[l.name], l.name, seed)
         self.factors = {l.name: known[l.name] if l.name in (known or {}) else new(l) for l in bar}
 
     @property
@@ -63,7 +64,8 @@ class Decomposed:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposed.ipynb #2a1300e3
-MEASURES = Registry('cost') # name -> function of a model that measures a function of (rank, out, in)
+# name -> function of a model that measures a function of (rank, out, in)
+MEASURES = Registry('cost', {'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
 
 @MEASURES.add('latency')
 def latency_of(
@@ -248,7 +250,7 @@ def check(self:Decomposed,
 ):
     "Raise unless this is `model` as it is now, decomposed by `method`."
     if self.method != method:
-        raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it "
+        raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
     if self.prints != (fingerprint(model), rest_fingerprint(model)):
         raise ValueError("the Decomposed is of another model, or the weights have changed since: decompose this model")

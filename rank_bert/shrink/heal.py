@@ -200,9 +200,10 @@ def heal(
 
 # %% ../../nbs/shrink/heal.ipynb #4ff108ba
 @part('heal', needs='texts', statistics=())
-def heal_part(state, minutes:float=10, steps:int=None, lr:float=5e-4):
+def heal_part(step, minutes:float=10, steps:int=None, lr:float=5e-4):
     "Train factors, biases and norms toward the dense model, without labels."
-    texts = state.learner.dls.train.new() if state.learner else state.texts if state.data is None else state.data
-    new = heal(state.dense, state.model, texts, minutes, steps, lr, seed=state.goal.seed, progress=state.progress)
-    if new.heal.stopped and not state.may_stop: raise KeyboardInterrupt
+    job = step.job
+    texts = job.learner.dls.train.new() if job.learner else job.texts if iter(job.data) is job.data else job.data
+    new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
+    if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

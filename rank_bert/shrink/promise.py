@@ -17,6 +17,7 @@ from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
 from ..models.kinds import predictions
+from ..settings import Goal, option
 
 # %% ../../nbs/shrink/promise.ipynb #prom0039
 def changed_answers(
@@ -210,3 +211,17 @@ def set_aside(
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
+
+# %% ../../nbs/shrink/promise.ipynb #se000006
+def promise_texts(
+    data, # Texts or batches, or a learner
+    goal:Goal, # With the seed
+)->tuple: # What to fit to, and the texts set aside
+    "Set texts aside: half of those given, but at most 2,000, or the validation texts of a learner."
+    if data is None:
+        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
+    if not hasattr(data, 'dls'): return set_aside(data, seed=goal.seed)
+    warnings.warn(f"{option('max_changed')} is promised for texts like the validation texts, which we set aside without "
+        "their labels: all other texts that we know are those that the model was trained on. Pass texts that it will "
+        "read to be promised for those")
+    return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
