@@ -75,8 +75,8 @@ def _stages(model, batches, budget):
         **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
-        **{f'compress, {k}': (partial(shrink, neurons=neurons), plain)
-            for k, neurons in {'all of it': False, 'neurons too': True}.items()}}
+        **{f'compress, {k}': (partial(shrink, recipe=recipe), plain)
+            for k, recipe in {'ranks alone': 'kronecker+refit', 'the default': None}.items()}}
 
 # %% ../../nbs/commands/bench.ipynb #39939c1e
 @flat

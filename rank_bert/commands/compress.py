@@ -35,7 +35,7 @@ def open_for_recipe(
     if needed and not (chosen or rows.texts):
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
-            f'labels, or {option("method")} svd, which needs no data and loses more')
+            f'labels, or {option("recipe")} svd, which needs no data and loses more')
     tok, longest = load_tokenizer(folder, rows.tokenizer, optional=not (chosen or rows.texts)), longest_input(rows, folder)
     if not chosen:
         model, texts = load_model(folder), texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
@@ -99,9 +99,7 @@ def compress(
     goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator',
         'cost', 'fixed_ranks', 'multiple_of', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
-    method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
-    neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
-    no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
+    recipe:str=None, # Parts joined by +, such as svd, or kronecker+retune+int8; rank-bert-help lists them (default: neurons+kronecker+refit, or what the model bears of it)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     dense:bool=False, # Multiply the factors out: the folder is no smaller, but opens without rank_bert
     rows:Rows.but('regression')=Rows(),
@@ -111,17 +109,16 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --speedup 6 --to onnx-int8 --out fast
-    Example: rank-bert-compress tuned --budget 0.3 --method joint+refit+int8 --out shipped"""
+    Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kronecker+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
-    from rank_bert.shrink.compress import compress as compress_model, default_recipe
+    from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
-    recipe = default_recipe(method, False if no_refit else None, neurons, texts=True)
-    parts = parse(recipe)
-    if dense and any({'heads', 'neurons'} & set(p.chooses) for p in parts):
+    parts = recipe and parse(recipe)
+    if dense and any({'heads', 'neurons'} & set(p.chooses) for p in parts or ()):
         raise ValueError(f'{option("dense")} opens without rank_bert, and what has fewer neurons or heads does not: '
             'leave one of them out')
-    shrinks, needed = any(p.shrinks for p in parts), any(p.needs for p in parts)
+    shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and goal.limit is None: goal = replace(goal, budget=.5)
     if goal.max_changed and embeddings:
         raise ValueError(f'{option("embeddings")} would change answers after the promise was tested: leave it out')

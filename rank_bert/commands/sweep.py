@@ -1,4 +1,4 @@
-"""`rank-bert-sweep` compares models, methods and budgets, and `rank-bert-report` writes its page again.
+"""`rank-bert-sweep` compares models, recipes and budgets, and `rank-bert-report` writes its page again.
 
 Docs: https://rank-bert.github.io/rank_bert/commands/sweep.html.md"""
 
@@ -70,7 +70,7 @@ def _raise_failed(df, folder):
     if not len(failed) or not in_shell(): return
     r = failed.iloc[0]
     raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, '
-                     f"{r.method}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
+                     f"{r.recipe}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
                      f"{option('retry_failed')} does it again)")
 
 # %% ../../nbs/commands/sweep.ipynb #30d1b9cc
@@ -78,8 +78,8 @@ def _raise_failed(df, folder):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
-    allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the method
+    recipes:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
+    allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the recipe
     budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
     seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
@@ -95,7 +95,7 @@ def sweep(
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
     Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
-    settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
+    settings = dict(models=models, recipes=recipes, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
                     fit=fit, goal=goal, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)

@@ -1,4 +1,4 @@
-"""Compare models, methods, budgets and draws of texts on a SentenceTransformer, without labels.
+"""Compare models, recipes, budgets and draws of texts on a SentenceTransformer, without labels.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/embedding_sweep.html.md"""
 
@@ -92,7 +92,7 @@ LEAST = 12 # texts that `compare_embeddings` needs for ten neighbours
 _FITS = 'tasks rows fit source max_length tokenizer epochs lr bs pretrained scratch log'.split()
 
 class EmbeddingSweep(Sweep):
-    "Compare models x methods x budgets x draws of texts by what is left of the embeddings."
+    "Compare models x recipes x budgets x draws of texts by what is left of the embeddings."
     _task_name, drawn, tunes, _labels = staticmethod(str), 'random', False, False
     @delegates(Sweep.__init__, but=[*_FITS, 'n_train', 'models'])
     def __init__(self,

@@ -133,8 +133,8 @@ def seconds(self:Runner)->tuple: # Of the runs that are done; of the pending one
     "Add up the seconds of the runs that are done, and those that the others take at that pace."
     done = {r: o['seconds'] for r in self.grid() if (o := self.stored(r)) and o['status'] == 'done'}
     if not done: return 0., None
-    pace = lambda m: mean([v for r, v in done.items() if r.method == m] or done.values())
-    return sum(done.values()), float(sum(pace(r.method) for r in self.pending()))
+    pace = lambda m: mean([v for r, v in done.items() if r.recipe == m] or done.values())
+    return sum(done.values()), float(sum(pace(r.recipe) for r in self.pending()))
 
 # %% ../../nbs/compare/runner.ipynb #run00015
 class _Todo:

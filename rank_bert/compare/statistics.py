@@ -1,4 +1,4 @@
-"""Say which methods of a sweep differ, and which are tied.
+"""Say which recipes of a sweep differ, and which are tied.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/statistics.html.md"""
 
@@ -65,11 +65,11 @@ def resampled(
 Difference = namedtuple('Difference', 'mean low high p seeds')
 
 def paired_difference(
-    a, # Score of one method for each seed, `(seeds,)`
+    a, # Score of one recipe for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
     draws=None, # Differences on draws of the rows, `(seeds, n)`; None where the outputs were not kept
 )->Difference: # Mean of a - b, its 95 % interval over all seeds and rows, and the p-value of no difference
-    "Compare two methods over seeds and rows."
+    "Compare two recipes over seeds and rows."
     d = np.asarray(a, float) - np.asarray(b, float)
     n, mean = len(d), d.mean() if len(d) else np.nan
     seeds = d.var(ddof=1)/n if n > 1 else 0.
@@ -153,9 +153,9 @@ def differences(
     results:pd.DataFrame, # From `Sweep.results`
     outputs:dict=None, # From `outputs_of`
     of:str='score', # Or 'divergence', whose differences are of logarithms
-    to:str='best', # 'dense', or 'best' for the best method of each task, model and budget
+    to:str='best', # 'dense', or 'best' for the best recipe of each task, model and budget
 )->pd.DataFrame: # A row for each comparison: mean, low, high, p, corrected p, and tied, if that is .05 or more
-    "Test which methods of a sweep differ."
+    "Test which recipes of a sweep differ."
     runs, rows = _Runs(results, outputs, of), []
     small = [c for c in runs.cells if c[2] != 'dense']
     mean = lambda c: np.nan_to_num(runs.values(c, runs.cells[c].index).mean()*(1 if of == 'score' else -1), nan=-np.inf)

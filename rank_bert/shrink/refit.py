@@ -259,7 +259,7 @@ def hold_out(
     fit = [r for i, r in enumerate(rows) if (i + 1) % every] if len(rows) >= every else rows[:len(rows) - len(held)]
     if not fit:
         raise ValueError(f"refit needs sentences to fit on and to hold out, got {len(rows)} in all: pass more batches, "
-            "or refit=False to `compress`")
+            "or a recipe without refit")
     return fit, held
 
 # %% ../../nbs/shrink/refit.ipynb #0refit39
