@@ -31,6 +31,7 @@ def default_recipe(
     if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
     dense = parts and all(type(l.module) is nn.Linear for f in parts for l in f)
     narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
+    narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
     return 'neurons+'*bool(narrows) + 'kronecker' + '+refit'*texts
 
 # %% ../../nbs/shrink/compress.ipynb #b0d8abcd
