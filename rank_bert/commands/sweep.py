@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
-from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
 def _without_labels(rows, score_col, models):
@@ -32,6 +32,7 @@ def _without_labels(rows, score_col, models):
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
+_GRID = Grid('svd,kronecker+refit,neurons+kronecker+refit', '0.5,0.25,0.1,0.05,0.02', '1,2,3')
 
 def _sweep_of(tasks, rows, score_col, fit, **settings):
     "Make a sweep over GLUE tasks, a file, or sentence encoders, not fine-tuned; without any, over the sample."
@@ -78,10 +79,7 @@ def _raise_failed(df, folder):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    recipes:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
-    allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the recipe
-    budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
-    seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
+    grid:Grid=_GRID,
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
     rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.but('seed', 'bf16')=_FIT,
@@ -95,8 +93,7 @@ def sweep(
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
     Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
-    settings = dict(models=models, recipes=recipes, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
-                    fit=fit, goal=goal, latency=latency, runs=runs)
+    settings = dict(models=models, grid=grid, folder=out, fit=fit, goal=goal, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)

@@ -39,7 +39,7 @@ from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import tracker
-from ..settings import Fit, Goal, Latency, Rows, Runs, flat
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, flat
 
 # %% ../../nbs/compare/sweep.ipynb #c3554ec1
 class Sweep(Runner):
@@ -50,10 +50,7 @@ class Sweep(Runner):
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
         models:str|tuple=('prajjwal1/bert-tiny',), # Names on the hub, or folders
-        recipes:str|tuple=('svd',), # Recipes: parts from `part_table`, alone or joined by '+', with settings in brackets
-        budgets:float|tuple=(0.75, 0.5, 0.25), # Fractions of the encoder's linear weights to keep
-        seeds:int|tuple=(42,), # One fine-tuning for each
-        allocators:str|tuple=('default',), # Keys of `ALLOCATORS`, or 'default' for what suits each recipe
+        grid:Grid=Grid(),
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         rows:Rows.only('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
         fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
@@ -64,14 +61,14 @@ class Sweep(Runner):
         self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
-        self.recipes = check_several(recipes, 'recipes', lambda o: '+'.join(map(str, parse(o))))
-        self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
-        self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
+        self.recipes = check_several(grid.recipes, 'recipes', lambda o: '+'.join(map(str, parse(o))))
+        self.allocators = check_several(grid.allocators, 'allocators', lambda o: default_allocator(o) and o)
+        self.budgets = check_several(grid.budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         check_cost(goal.cost)
         limit = goal if goal.limit else replace(goal, budget=self.budgets[0])
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
             check_recipe(parts, limit if any(p.shrinks for p in parts) else Goal(), texts=True, labels=self._labels)
-        self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
+        self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         self._check_models()
         check_new(self.folder/'results.csv', overwrite=True, folder=False)

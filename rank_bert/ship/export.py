@@ -23,7 +23,7 @@ from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from rank_bert.ship.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, processor_of, run_longest,
+from rank_bert.ship.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of, run_longest,
     write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
@@ -157,7 +157,7 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     if source.results: shutil.copyfile(source.results, folder/'results.json')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
     classifier = graph.kind.endswith('classification')
-    settings = dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
+    settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if classifier else [],
         inputs=graph.inputs, max_length=source.max_length,

@@ -20,7 +20,7 @@ from ..io import digest, expanded, json_object, json_text, needs_extra
 from ..models.folder import named_errors, shorten_error
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
-MANIFEST = 'deploy.json'
+MANIFEST, VERSION = 'deploy.json', 2
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 
 # %% ../../nbs/ship/runtime.ipynb #dr000007
@@ -47,7 +47,9 @@ def read_manifest(
     if not file.is_file():
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
-    check_count(m.get('version'), f"'version' of {file}", most=1)
+    if m.get('version') != VERSION:
+        way = 'it is of an earlier rank_bert, so export the model again' if m.get('version') == 1 else 'update rank_bert'
+        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):
