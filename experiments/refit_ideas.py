@@ -17,7 +17,7 @@ from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of
 from rank_bert.models.batches import choose_texts, packs_for
 from rank_bert.models.hooks import frozen
-from rank_bert.shrink.calibrate import calibrate, fingerprint, rest_fingerprint
+from rank_bert.shrink.calibrate import calibrate, fingerprint
 from rank_bert.shrink.compress import start_recipe
 from rank_bert.shrink.recipe import apply_recipe, dense_size, parse
 from rank_bert.settings import Goal
@@ -347,7 +347,7 @@ def pivot(b, budget):
 def reallocated(b, budget):
     first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
     cal = b.calibrated(first)
-    cal.prints, cal.rest = fingerprint(b.model), rest_fingerprint(b.model) # what the shrunk model sees, for the dense weights
+    cal.prints = fingerprint(b.model) # what the shrunk model sees, for the dense weights
     d = Decomposed(b.model, 'kronecker', cal, progress=False)
     small = d.truncate(d.plan(budget))
     yield '', small
