@@ -11,7 +11,6 @@ __all__ = []
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from fastcore.basics import chunked

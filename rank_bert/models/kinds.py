@@ -9,8 +9,7 @@ __all__ = ['embeds', 'check_head', 'prediction_of', 'loss_increase']
 
 # %% ../../nbs/models/kinds.ipynb #ndsn0002
 from contextlib import ExitStack
-import torch, torch.nn as nn
-import torch.nn.functional as F
+from torch import nn
 from .answers import KINDS, head_kind
 from .batches import packs_for
 from .embedder import embed, run_encoder, sentence_encoder
