@@ -158,7 +158,7 @@ def main(
     from rank_bert.commands.rows import validation_items
     from rank_bert.data.glue import load_glue
     from rank_bert.data.tables import draw_rows
-    from rank_bert.models.kinds import DIVERGENCES
+    from rank_bert.models.kinds import KINDS
     from rank_bert.train.scores import score
     from ship_models import KIND, graph_bytes, in_turns
     encoder, dense, place = (Path(o).resolve() for o in (encoder, dense, place))
@@ -181,7 +181,7 @@ def main(
         o = seen[model, by]
         ms = {f'{k}{s}': pd.Series(o[k]).quantile(q) for k in ('ms', 'batch_ms') for s, q in (('', .5), ('_low', .1))}
         table.append(dict(model=model, by=by, learned=learned, **score(o['outputs'], labels, ['accuracy'], KIND),
-            divergence=DIVERGENCES[KIND](want, o['outputs']).mean().item(), mb=graph_bytes(folder)/1e6, **ms,
+            divergence=KINDS[KIND].divergence(want, o['outputs']).mean().item(), mb=graph_bytes(folder)/1e6, **ms,
             changed=(want.argmax(-1) != o['outputs'].argmax(-1)).double().mean().item(), resident_mb=o['resident']))
     table = pd.DataFrame(table)
     table.to_csv(out, index=False, float_format='%.5g')

@@ -14,10 +14,10 @@ from rank_bert.data.loaders import text_dls
 from rank_bert.models.encoder import encoder_of, feed_forwards, linears
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
-from rank_bert.models.kinds import DIVERGENCES, prediction_of
+from rank_bert.models.kinds import KINDS, prediction_of
 from rank_bert.models.batches import choose_texts, packs_for
 from rank_bert.models.hooks import frozen
-from rank_bert.shrink.calibrate import calibrate, fingerprint, rest_fingerprint
+from rank_bert.shrink.calibrate import calibrate, fingerprint
 from rank_bert.models.sizes import dense_size
 from rank_bert.shrink.recipe import Job, parse, run
 from rank_bert.settings import Goal
@@ -54,7 +54,7 @@ class Bench:
     def measure(self, model):
         "Divergence from the dense model in nats a sentence, and score, on the validation rows."
         got, kind = self.logits(model), 'regression' if self.learn.kind == 'regression' else 'single_label_classification'
-        ds = torch.cat([DIVERGENCES[kind](a, b) for a, b in zip(self.wanted, got)])
+        ds = torch.cat([KINDS[kind].divergence(a, b) for a, b in zip(self.wanted, got)])
         right = torch.cat([z.argmax(-1) == y for z, (_, y) in zip(got, self.valid)]).double()
         return dict(divergence=ds.mean().item(), accuracy=right.mean().item())
 
@@ -280,7 +280,7 @@ def _gradients(b, small):
     for x in rows:
         with torch.no_grad(): a = b.model(**{k: v for k, v in x.items()}).logits.double()
         z = dense(**x).logits.double()
-        loss = DIVERGENCES['single_label_classification'](a, z).sum()
+        loss = KINDS['single_label_classification'].divergence(a, z).sum()
         loss.backward()
         n += len(a)
     k = len(layers)
@@ -348,7 +348,7 @@ def pivot(b, budget):
 def reallocated(b, budget):
     first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
     cal = b.calibrated(first)
-    cal.prints, cal.rest = fingerprint(b.model), rest_fingerprint(b.model) # what the shrunk model sees, for the dense weights
+    cal.prints = fingerprint(b.model) # what the shrunk model sees, for the dense weights
     d = Decomposed(b.model, 'kronecker', cal, progress=False)
     small = d.truncate(d.plan(budget))
     yield '', small

@@ -4,7 +4,8 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and below, where a name is imported at its first use
     # build: models and data
-    from .data.glue import GLUE_TASKS, glue_dls, load_glue, sample_tokenizer
+    from .data.facts import GLUE_TASKS
+    from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
     from .models.encoder import ROLES, add_family, linears
     from .models.sizes import encoder_params

@@ -11,6 +11,7 @@ __all__ = []
 import warnings
 from pathlib import Path
 
+from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
 from ..models.folder import check_length, model_config, saved_settings
 from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
@@ -112,10 +113,10 @@ def evaluate_exported(
     "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
     from rank_bert.ship.runtime import Predictor
-    from rank_bert.train.glue_learner import GLUE_METRICS
-    from rank_bert.train.scores import DEFAULT_METRICS, score
+    from rank_bert.models.answers import KINDS # imports NumPy
+    from rank_bert.train.scores import score
     p, splits, res = Predictor(folder), validation_items(rows), {}
-    names = GLUE_METRICS[rows['task']] if 'task' in rows else DEFAULT_METRICS[p.kind]
+    names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))

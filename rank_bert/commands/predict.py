@@ -11,7 +11,6 @@ __all__ = []
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from fastcore.basics import chunked
@@ -99,18 +98,18 @@ def _items_of(folder, texts, rows):
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
 def _answers_of(folder, rows, bs):
-    "Load what predicts."
+    "Load what predicts: a function of texts, the row of its kind, and the names of its labels."
+    from rank_bert.models.answers import KINDS # imports NumPy
     if is_exported(folder):
         from rank_bert.ship.runtime import Predictor
         p = Predictor(folder)
-        return partial(p.predict_proba, bs=bs), p.kind, p.labels
+        return partial(p.predict_proba, bs=bs), KINDS[p.kind], p.labels
     model, tokenizer = load_classifier(folder), load_tokenizer(folder, rows.tokenizer)
     from rank_bert.data.tokens import encode_texts
-    from rank_bert.models.base_models import problem_type
     config, length = model.model.config, longest_input(rows, folder)
     batches = lambda items: zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
     answer = lambda items: [p for x, texts in batches(items) for p in model.predict_proba(x, texts)]
-    return _by_length(answer), problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
+    return _by_length(answer), KINDS[model.kind], [str(config.id2label[i]) for i in range(config.num_labels)]
 
 # %% ../../nbs/commands/predict.ipynb #99c399e0
 class Prediction(NamedTuple):
@@ -120,11 +119,9 @@ class Prediction(NamedTuple):
 
     @classmethod
     def of(cls, p, kind, labels):
-        "Make it from one row of probabilities, the kind of the head and the names of its labels."
-        if kind == 'regression': return cls(float(p[0]), {})
-        each = dict(zip(labels, map(float, p)))
-        if kind != 'multi_label_classification': return cls(labels[int(p.argmax())], each)
-        return cls(','.join(k for k, v in each.items() if v > 0.5), each)
+        "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
+        label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:
         "Write it for the shell, separated by tabs."

@@ -22,6 +22,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, shown
+from ..data.facts import GLUE_TASKS, glue_source, glue_task
 from ..io import expanded, json_text
 from ..models.folder import has_tokenizer, model_config, saved_settings
 from ..settings import existing, flat, in_shell, running, several, text_as
@@ -280,20 +281,18 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = len(_label_names(folder))
-    from rank_bert.data.glue import glue_task
-    from rank_bert.models.base_models import GLUE_NUM_LABELS
-    name = glue_task(task).name
-    if n == GLUE_NUM_LABELS[name]: return name
-    raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: fine-tune it for that task')
+    n, t = len(_label_names(folder)), glue_task(task)
+    if n == t.num_labels: return t.name
+    raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
 
 # %% ../../nbs/commands/shell.ipynb #a83978af
 def labels_of(
     folder:str|Path, # Folder of a saved classifier
 )->dict: # `vocab` and `regression` for `text_dls`
     "Find out how to read labels for a classifier."
-    names, kind = _label_names(folder), model_config(folder).get('problem_type')
-    if kind == 'regression' or kind is None and len(names) == 1: return dict(vocab=None, regression=True)
+    from rank_bert.models.answers import head_kind # imports NumPy
+    names, known = _label_names(folder), model_config(folder).get('problem_type')
+    if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
     unnamed = all(o.casefold().startswith('label_') for o in names)
     return dict(vocab=None if unnamed else names, regression=False)
 
@@ -303,7 +302,7 @@ def check_source(
     task:str, # GLUE task, for the error
 )->str: # `source`, or where the task comes from otherwise
     "Raise `OSError` if a task must come from a hub that does not answer, and was never downloaded."
-    source = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    source = glue_source(source)
     if source != 'hub': return source
     from huggingface_hub.constants import HF_HOME
     from rank_bert.io import hub_reachable
@@ -391,9 +390,6 @@ def text_items(
         yield tuple(parts) if n == 2 else text
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
-# Texts in a row of a GLUE task; `GLUE_TASKS` has their columns, but imports torch
-_TASK_TEXTS = dict(cola=1, sst2=1, mrpc=2, qqp=2, stsb=2, mnli=2, qnli=2, rte=2, wnli=2)
-
 def texts_per_row(
     folder:str|Path, # Folder of a saved model
 )->int: # 1 or 2; None if its folder does not tell
@@ -401,7 +397,7 @@ def texts_per_row(
     saved = saved_settings(folder)
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
-    return _TASK_TEXTS.get(task) if isinstance(task, str) else None
+    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
 def predict_line(
     folder:str|Path, # What to predict with

@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from ..checks import check_name
 from .store import GROUP, read_outputs, summarize
 from ..io import expanded
-from ..models.kinds import DIVERGENCES
+from ..models.answers import KINDS, head_kind
 from ..train.scores import METRICS, score
 
 # %% ../../nbs/compare/statistics.ipynb #stat0006
@@ -45,8 +45,7 @@ def kind_of(
     y, # Targets
 )->str: # As for `score`
     "Tell which kind of head gave outputs."
-    if z.shape[1] == 1: return 'regression'
-    return 'multi_label_classification' if np.ndim(y) > 1 else 'single_label_classification'
+    return head_kind('multi_label_classification' if np.ndim(y) > 1 else None, z.shape[1])
 
 # %% ../../nbs/compare/statistics.ipynb #1ebe9133
 def resampled(
@@ -136,7 +135,7 @@ class _Runs:
     def _draw(self, run, dense, metric):
         if self.of == 'score': return resampled(*self.outputs[run], _metric_key(metric))
         (z, y), (z0, _) = self.outputs[run], self.outputs[dense]
-        rows = DIVERGENCES[kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
+        rows = KINDS[kind_of(z, y)].divergence(torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
         return np.log(np.maximum(rows[row_draws(len(rows))].mean(1), _LEAST))
 
     def compare(self, cell, other):

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/compare/store.html.md"""
 __all__ = ['percent_text', 'duration_text']
 
 # %% ../../nbs/compare/store.ipynb #f5283046
-import hashlib, json, os, re, warnings, zipfile, zlib
+import json, os, re, warnings, zipfile, zlib
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,19 +72,14 @@ def run_name(
 
 # %% ../../nbs/compare/store.ipynb #b3e6f07e
 @lru_cache(maxsize=None)
-def _digest(path, *stat): # `stat` so that a changed file is read again
-    "Hash what is in a file."
-    res = hashlib.blake2b(digest_size=16)
-    with open(path, 'rb') as f:
-        while block := f.read(1 << 20): res.update(block)
-    return res.hexdigest()
+def _digest(path, *stat): return digest(path)[:32] # `stat` so that a changed file is read again
 
 def file_state(
     path:str|Path, # A file
 )->list: # Its size in bytes, and a hash of what is in it
     "Describe a file, so that you notice when it changes."
     stat = Path(path).stat()
-    return [stat.st_size, _digest(str(Path(path).absolute()), stat.st_size, stat.st_mtime_ns)]
+    return [stat.st_size, _digest(Path(path).absolute(), stat.st_size, stat.st_mtime_ns)]
 
 # %% ../../nbs/compare/store.ipynb #b860f3ba
 def folder_state(

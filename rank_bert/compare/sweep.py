@@ -20,7 +20,8 @@ from safetensors import SafetensorError, safe_open
 
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_positive,
                               check_several, check_text)
-from ..data.glue import glue_source, glue_task, task_folder
+from ..data.facts import glue_source, glue_task
+from ..data.glue import task_folder
 from .recipes import SweepJob
 from .runner import Runner
 from rank_bert.compare.store import (Run, Store, dense_run, differences, folder_state, library_versions, settings_hash,

@@ -31,7 +31,7 @@ from ..models.encoder import encoder_of
 from ..models.base_models import get_encoder, get_tokenizer, open_model
 from ..models.folder import check_length, model_config, saved_settings
 from ..models.sizes import encoder_params, parameter_parts
-from ..models.kinds import DIVERGENCES, prediction_of
+from ..models.kinds import KINDS, prediction_of
 from ..models.hooks import frozen
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
@@ -156,10 +156,9 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     tokenizer.save_pretrained(folder)
     if source.results: shutil.copyfile(source.results, folder/'results.json')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
-    classifier = graph.kind.endswith('classification')
     settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
-        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if classifier else [],
+        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
         inputs=graph.inputs, max_length=source.max_length,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
@@ -196,13 +195,13 @@ def compare_engines(
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
     times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
-    want, rows, kind = in_torch.outputs(texts), [], graph.kind
+    want, rows, kind = in_torch.outputs(texts), [], KINDS[graph.kind]
     for k, t in times.items():
         gaps, mb = (0., 0.), None
         if p := predictors.get(k):
             got = p.outputs(texts)
-            gap = DIVERGENCES[kind](torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
-            gaps = float(gap), changed_answers(want, got, kind).mean() if kind.endswith('classification') else 0.
+            gap = kind.divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
+            gaps = float(gap), changed_answers(want, got, kind.name).mean() if kind.labelled else 0.
             mb = sum(o.stat().st_size for o in (folders[k]/GRAPHS[k[0]]).parent.iterdir())/1e6
         rows.append((*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps, mb))
     return pd.DataFrame(rows, columns='engine precision ms speedup divergence changed mb'.split())
@@ -246,7 +245,7 @@ def outputs_of(
     source, # `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
     bs:int=32, # Batch size
-)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `DIVERGENCES`
+)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     if isinstance(source, (str, Path)) and (Path(source)/MANIFEST).is_file():
         p = Predictor(source, torch.get_num_threads())

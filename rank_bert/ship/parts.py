@@ -17,6 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
 from .export import GRAPHS, export
 from .runtime import Predictor
+from ..models.answers import KINDS
 from ..models.encoder import encoder_of
 from ..models.batches import tokenizer_of
 from ..shrink.recipe import PARTS, Part
@@ -50,8 +51,8 @@ def _exported(engine, precision):
     def f(step, to:str=engine):
         new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(step.job.dense), None)
-        export(new, tok, out.folder, to, precision, longest)
-        if hasattr(encoder_of(new), 'classifier'): _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
+        made = export(new, tok, out.folder, to, precision, longest)
+        if KINDS[made.kind].method == 'predict': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)
     return f
 

@@ -20,7 +20,7 @@ from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from ..models.kinds import embeds
-from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
+from .calibrate import Calibration, calibrate, fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
@@ -42,7 +42,7 @@ class Decomposed:
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
-        self.prints = fingerprint(model), rest_fingerprint(model)
+        self.prints = fingerprint(model)
         if data is None and self.f.needs:
             raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
                 "or the batches themselves; 'svd' needs none")
@@ -252,5 +252,5 @@ def check(self:Decomposed,
     if self.method != method:
         raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
-    if self.prints != (fingerprint(model), rest_fingerprint(model)):
+    if self.prints != fingerprint(model):
         raise ValueError("the Decomposed is of another model, or the weights have changed since: decompose this model")

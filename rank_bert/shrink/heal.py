@@ -18,7 +18,7 @@ from ..checks import check_count, check_positive
 from ..models.encoder import encoder_of, family_of, open_linears
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import DIVERGENCES, embeds, loss_increase, prediction_of
+from ..models.kinds import KINDS, embeds, loss_increase, prediction_of
 from ..models.batches import batches_from, packs, sentences
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
@@ -84,7 +84,7 @@ def loss(self:Healing, rows):
     "Compare the model in training with the dense one on some texts."
     z, kind, states, y, _ = self.see(self.model, rows)
     wanted, hidden = zip(*map(self.targets(rows).get, y))
-    loss = DIVERGENCES[kind](torch.cat(wanted), z.float()).mean()
+    loss = KINDS[kind].divergence(torch.cat(wanted), z.float()).mean()
     if not self.tokens: return loss
     hidden = torch.cat(hidden).float()
     off = (states.float() - hidden).square().sum((0, 2))/hidden.square().sum((0, 2))
