@@ -230,8 +230,9 @@ def check(self:Calibration,
     unused = [] if self.fisher and enc.base_model is not enc else ['/head']
     changed = [n for n in now if here[n] != now[n] and n not in unused]
     if n := next((n for n in changed if n not in parts), None):
-        there, this = (o[n].rpartition(' ')[0] for o in (here, now)) # the shapes
-        if there != this: raise ValueError(f"this calibration is of another model: {n} is {there} there and {this} here")
+        was, now_is = (o[n].rpartition(' ')[0] for o in (here, now)) # shapes
+        if was != now_is:
+            raise ValueError(f"this calibration is of another model: {n} is {was} there and {now_is} here")
         raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
     if changed:
         raise ValueError("this calibration is of the same linear layers with other "
