@@ -28,8 +28,8 @@ from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
 from ..io import check_space, new_folder
 from ..models.encoder import encoder_of
-from rank_bert.models.base_models import (BertWrapper, check_finite_weights, evaluating, problem_type,
-    quiet_transformers)
+from ..models.base_models import BertWrapper, evaluating, problem_type
+from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import classifier_for
 from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
