@@ -14,7 +14,7 @@ from pathlib import Path
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
 from ..models.folder import check_length, model_config, saved_settings
-from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
+from .shell import (command, out_folder, predict_line, say, say_next, text_items,
                                       texts_per_row)
 from ..io import expanded, json_object
 from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
@@ -84,7 +84,7 @@ def export(
         warnings.warn('the promise is about texts like the validation texts, which we set aside without their labels: '
             'pass --texts with lines that the model has not seen to be promised for those')
     truth = goal.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision,
+    p = write(was, rows.tokenizer, out, to, precision,
               processor=processor, texts=compared,
               max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
               length=latency.latency_length, max_divergence=max_divergence, dense=truth,

@@ -23,8 +23,8 @@ from fastcore.script import call_parse, is_cli, set_ctx
 from .. import __version__
 from ..checks import check_name, shown
 from ..data.facts import GLUE_TASKS, glue_source, glue_task
-from ..io import expanded, json_text
-from ..models.folder import has_tokenizer, model_config, saved_settings
+from ..io import expanded, json_object, json_text
+from ..models.folder import model_config, saved_settings, sentence_class
 from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
@@ -262,17 +262,25 @@ def out_folder(
 
 # %% ../../nbs/commands/shell.ipynb #e2ece132
 def _is_classifier(folder):
-    "Tell a classifier from other models."
+    "Tell a classifier of texts from other models."
     return 'SequenceClassification' in str(model_config(folder).get('architectures'))
 
-def _label_names(folder):
+def label_names(
+    folder:str|Path, # Folder of a saved classifier
+    scored:bool=False, # May it be a `CrossEncoder` that gives scores instead of logits?
+)->list: # In the order of its outputs
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
     if not _is_classifier(folder):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
     names = config.get('id2label')
-    if not isinstance(names, dict): return ['LABEL_0', 'LABEL_1'] # loading a model refuses what is no dict
+    if not isinstance(names, dict): names = {'0': 'LABEL_0', '1': 'LABEL_1'} # loading a model refuses what is no dict
+    if sentence_class(folder) == 'CrossEncoder' and not (scored and len(names) == 1):
+        f = expanded(folder)/'config_sentence_transformers.json'
+        if (through := str(json_object(f).get('activation_fn')).rpartition('.')[2]) != 'Identity':
+            raise ValueError(f'{folder} holds a CrossEncoder, whose outputs go through {through}, so we do not compare them '
+                'with labels: compress it with --texts, and measure it with the evaluators of sentence-transformers')
     return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
 
 # %% ../../nbs/commands/shell.ipynb #3b826add2
@@ -281,7 +289,7 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n, t = len(_label_names(folder)), glue_task(task)
+    n, t = len(label_names(folder)), glue_task(task)
     if n == t.num_labels: return t.name
     raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
 
@@ -291,7 +299,7 @@ def labels_of(
 )->dict: # `vocab` and `regression` for `text_dls`
     "Find out how to read labels for a classifier."
     from rank_bert.models.answers import head_kind # imports NumPy
-    names, known = _label_names(folder), model_config(folder).get('problem_type')
+    names, known = label_names(folder), model_config(folder).get('problem_type')
     if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
     unnamed = all(o.casefold().startswith('label_') for o in names)
     return dict(vocab=None if unnamed else names, regression=False)
@@ -311,35 +319,6 @@ def check_source(
     raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
                   'the sample inside the package, or --source FOLDER for the official files')
 
-# %% ../../nbs/commands/shell.ipynb #ff7dfff6
-def load_classifier(
-    folder:str|Path, # Folder of a saved classifier, dense or factorised
-): # `BertWrapper`, in evaluation mode
-    "Load a classifier from its folder."
-    n = len(_label_names(folder))
-    from rank_bert.models.base_models import BertWrapper, get_pretrained_model
-    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
-
-# %% ../../nbs/commands/shell.ipynb #f261699f
-def load_model(
-    folder:str|Path, # Folder of a saved model, dense or factorised
-): # A transformers model, with its classifier if it has one
-    "Load a model from its folder."
-    if _is_classifier(folder): return load_classifier(folder).model
-    from rank_bert.models.base_models import get_encoder
-    return get_encoder(folder)
-
-# %% ../../nbs/commands/shell.ipynb #25e72c5f
-def load_tokenizer(
-    folder:str|Path, # Folder of a saved model
-    tokenizer:str=None, # Name or folder of another tokenizer
-    optional:bool=False, # Return None if the folder has none?
-):
-    "Load the tokenizer called `tokenizer`, or else that of the model."
-    if optional and not tokenizer and not has_tokenizer(folder): return None
-    from rank_bert.models.base_models import get_tokenizer
-    return get_tokenizer(tokenizer or folder)
-
 # %% ../../nbs/commands/shell.ipynb #4c02d346
 def save_results(
     out:Path, # Folder to write, from `out_folder`
@@ -356,7 +335,7 @@ def save_results(
         text = json_text(dict(results, **own, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
         if (tmp/'README.md').is_file():
-            from rank_bert.models.base_models import quiet_transformers
+            from rank_bert.models.opener import quiet_transformers
             from rank_bert.lowrank.card import write_card
             with quiet_transformers(): write_card(tmp) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')

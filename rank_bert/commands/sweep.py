@@ -13,6 +13,8 @@ from pathlib import Path
 
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
+from ..io import hub_reachable
+from ..models.folder import sentence_class
 from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
@@ -24,8 +26,9 @@ def _without_labels(rows, score_col, models):
     if not rows.data or rows.label_col: return False
     from rank_bert.data.tables import read_data
     if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
-    from rank_bert.compare.embedding_sweep import is_sentence_transformer
-    odd = [o for o in models if not is_sentence_transformer(o)]
+    where = (True, False) if hub_reachable() else (True,)
+    kinds = {o: {sentence_class(o, local_files_only=k) for k in where} for o in models}
+    odd = [o for o, found in kinds.items() if 'SentenceTransformer' not in found]
     if not odd: return True
     raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
                      f"name the column with {option('label_col')}, or pass other {option('models')}")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
+from fastai.torch_core import default_device
 from fastcore.basics import listify, patch
 from fastcore.meta import delegates
 from scipy.stats import spearmanr
@@ -24,10 +25,9 @@ from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, 
 from ..ship.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
-from ..io import expanded, hub_reachable, needs_extra
-from ..models.base_models import cached_or_hub, check_finite_weights, quiet_transformers
+from ..models.opener import open_model
+from ..models.encoder import encoder_of
 from ..models.embedder import pooling_of, sentence_encoder
-from ..models.folder import model_config
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -36,30 +36,11 @@ def open_encoder(
     name:str, # Folder, or name on the hub
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
-    with needs_extra('dev'): from sentence_transformers import SentenceTransformer
-    path = expanded(name)
-    folder = path.is_dir() or str(name).startswith(('.', '/', '~'))
-    if folder and not (path/'modules.json').is_file():
-        kind = str((model_config(path).get('architectures') or [''])[0])
-        if 'For' in kind and not kind.endswith(('MaskedLM', 'PreTraining')):
-            raise ValueError(f'{name} is a {kind}, which gives no embeddings: pass a SentenceTransformer, or compare '
-                             'classifiers on rows with labels, by `Sweep`, or with --label-col')
-    with quiet_transformers():
-        if folder: model, origin = SentenceTransformer(str(path), local_files_only=True), f'folder: {name}'
-        else: model, origin = cached_or_hub(lambda **kw: SentenceTransformer(name, **kw), name)
-    try: sentence_encoder(model)
-    except ValueError as e: raise ValueError(f'{name}: {e}') from None
-    check_finite_weights(model, str(name))
-    return model.float().eval(), f'{origin}, {pooling_of(model)}'
-
-# %% ../../nbs/compare/embedding_sweep.ipynb #e5b00013
-def is_sentence_transformer(
-    name:str, # Folder, or name on the hub
-)->bool:
-    "Tell whether a folder or name is that of a `SentenceTransformer`."
-    if (path := expanded(name)).is_dir(): return (path/'modules.json').is_file()
-    with needs_extra('dev'): from sentence_transformers.util import is_sentence_transformer_model as is_one
-    return any(is_one(str(name), local_files_only=o) for o in (True, False) if o or hub_reachable())
+    model = open_model(name, pooled=True).model
+    if sentence_encoder(model) is None:
+        raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, or '
+                         'compare classifiers on rows with labels, by `Sweep`, or with --label-col')
+    return model.float().to(default_device()), f'{encoder_of(model).weights_from}, {pooling_of(model)}'
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00016
 def text_tables(

@@ -20,7 +20,8 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
-from ..models.base_models import find_config, get_tokenizer
+from ..models.base_models import find_config
+from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option

@@ -29,7 +29,7 @@ from rank_bert.compare.store import (Run, Store, dense_run, differences, folder_
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
 from ..models.encoder import linears
-from ..models.folder import is_model_folder
+from ..models.folder import encoder_folder, is_model_folder, weight_bytes
 from ..shrink.allocate import default_allocator
 from ..models.kinds import mean_divergence, predictions
 from ..shrink.decomposed import check_cost, flops_per_token
@@ -84,7 +84,8 @@ def _data_folder(self:Sweep, task):
 @patch
 def _check_models(self:Sweep):
     "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
-    for o in (*self.models, self.rows.tokenizer): o and is_model_folder(o)
+    if self.rows.tokenizer: is_model_folder(self.rows.tokenizer)
+    for o in self.models: is_model_folder(o) and weight_bytes(encoder_folder(o))
 
 # %% ../../nbs/compare/sweep.ipynb #58483ce4
 @patch

@@ -17,7 +17,7 @@ from torch import nn
 from ..data.facts import glue_source, glue_task
 from ..data.glue import glue_dls, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
-from ..models.base_models import get_tokenizer
+from ..models.opener import get_tokenizer
 from ..models.folder import is_model_folder
 from ..settings import option
 from .learner import EncoderLearner, encoder_learner
@@ -28,7 +28,8 @@ def _tokenizer_for(model, source, tokenizer):
     if tokenizer is not None:
         return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
     named = not isinstance(model, nn.Module)
-    if str(source) == 'sample' and not (named and is_model_folder(model)): return sample_tokenizer(), True
+    folder = named and is_model_folder(model) # refuses a folder of another library
+    if str(source) == 'sample' and not folder: return sample_tokenizer(), True
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e:

@@ -29,7 +29,8 @@ from ..data.tokens import encode_texts, split_pairs
 from ..io import check_space, new_folder
 from ..models.encoder import encoder_of
 from ..models.answers import KINDS
-from ..models.base_models import BertWrapper, check_finite_weights, evaluating, quiet_transformers
+from ..models.base_models import BertWrapper, evaluating
+from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import classifier_for
 from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, score

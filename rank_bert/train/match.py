@@ -15,7 +15,8 @@ from torch import nn
 
 from ..io import expanded
 from ..models.encoder import encoder_of, family_of
-from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model, get_tokenizer
+from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
+from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
 
 # %% ../../nbs/train/match.ipynb #e85e4162
