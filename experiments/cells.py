@@ -28,12 +28,12 @@ def main(
     rows = []
     with tempfile.TemporaryDirectory() as d:
         own = ['rank-bert-sweep', '--tasks', task, '--models', folder, '--source', source, '--epochs', 0, '--seeds', 0]
-        grid = ['--methods', methods, '--budgets', budgets, '--out', f'{d}/sweep']
+        grid = ['--recipes', methods, '--budgets', budgets, '--out', f'{d}/sweep']
         rows.append(dict(how='one sweep', method=methods, budget=budgets, seconds=seconds_of(*own, *grid)))
         for method in methods.split(','):
             for budget in budgets.split(','):
                 name = method.removesuffix('+refit')
-                options = ['--method', name, '--budget', budget, '--allocator', 'optimal', '--task', task, '--source', source]
+                options = ['--recipe', name, '--budget', budget, '--allocator', 'optimal', '--task', task, '--source', source]
                 if name == method: options += ['--no-refit']
                 took = seconds_of('rank-bert-compress', folder, *options, '--out', f'{d}/{method}-{budget}')
                 rows.append(dict(how='a command each', method=method, budget=budget, seconds=took))

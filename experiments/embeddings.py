@@ -16,7 +16,7 @@ Healing by `minutes` depends on the machine, so each row says how many steps it 
 core here: twenty are ten with two threads. What else can be left out: neurons chosen together with ranks, and half of
 the word embedding after the linear layers:
 
-    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'joint joint+refit kronecker+refit+words'
+    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'neurons+kronecker neurons+kronecker+refit kronecker+refit+words'
 
 The row of `static` needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
 import copy, csv, random, re, time
@@ -34,9 +34,8 @@ from rank_bert.models.base_models import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned
 from rank_bert.models.batches import batches_of_texts, choose_texts
-from rank_bert.shrink.compress import start_recipe
 from rank_bert.shrink.embedding import compress_embedding
-from rank_bert.shrink.recipe import parse, part, planned
+from rank_bert.shrink.recipe import Job, Result, Step, parse, part, planned
 from rank_bert.see.similarity import compare_embeddings, encode_texts
 from rank_bert.settings import Goal
 
@@ -118,20 +117,19 @@ class Bench:
             self.tests[name] = test[:n_test]
         random.Random(seed).shuffle(pool)
         self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
-        start = start_recipe(self.dense, parse('kronecker+refit'), Goal(.5, n_samples=n_texts, seed=seed), pool, False)
-        chosen = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
-        self.start, self.made, self.pool = replace(start, statistics=None, texts=chosen), {}, pool
+        self.job, self.made, self.pool = Job(self.dense, pool, Goal(n_samples=n_texts, seed=seed), False), {}, pool
+        self.job.texts = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
 
     def model(self, budget, recipe):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."
-        state, key = self.start, ()
-        for p, goal in planned(parse(recipe), replace(state.goal, budget=budget or None)):
-            key += (budget, str(p)),
+        result = Result(self.dense)
+        for p, config in planned(parse(recipe), replace(self.job.config, budget=budget or None)):
+            key = *result.key, (budget, str(p))
             if key not in self.made:
                 start = time.time()
-                self.made[key] = p.apply(replace(state, goal=goal)), time.time() - start
-            state, seconds = self.made[key]
-        return Predictor(state.exported.folder) if state.exported else state.model, seconds
+                self.made[key] = replace(p.apply(Step(self.job, result, config)), key=key), time.time() - start
+            result, seconds = self.made[key]
+        return Predictor(result.exported.folder) if result.exported else result.model, seconds
 
     def scores(self, model):
         "Yield corpus and scores."
@@ -155,7 +153,7 @@ def main(
     folder:str, # Folder with glue and wikitext-2
     out:str='experiments/embeddings.csv', # File of the results, which grows
     budgets:str='.7 .5 .3 .2', # Fractions of the linear weights to keep
-    recipes:str='svd kronecker kronecker+refit joint+refit joint+refit+heal', # What to do; separated by blanks
+    recipes:str='svd kronecker kronecker+refit neurons+kronecker+refit neurons+kronecker+refit+heal', # What to do; separated by blanks
     pooling:str='mean', # 'mean', as the model was trained, or another one of sentence-transformers
     choice:str='random', # How to choose the texts of calibration and refit: 'random' or 'longest'
     left_out:str='wikitext', # Corpus that no model learns from

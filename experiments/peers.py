@@ -130,7 +130,7 @@ def contenders(encoder, dense, place, settings, layers, methods, budgets, python
             models[f'first {n} of {depth_of(dense)} layers'] = out, 'labels'
     for m, b in ((m, b) for m in methods for b in budgets):
         out = place/f'{dense.name}-{m}-{b}'
-        shrink = 'rank-bert-compress', dense, '--budget', b, '--method', m, '--out', out
+        shrink = 'rank-bert-compress', dense, '--budget', b, '--recipe', m, '--out', out
         if made(out, *shrink): models[f'{m} {b}'] = out, 'texts'
     for (name, (folder, learned)), precision in ((o, p) for o in models.items() for p in ('fp32', 'int8')):
         out = place/f'{folder.name}-onnx-{precision}'
@@ -147,7 +147,7 @@ def main(
     dense:str, # Folder of what `rank-bert-finetune` made of it, on a task with one text a row
     python:str='', # Pythons of peers, such as optimum_onnx=PATH,model2vec=PATH
     layers:str='3 2 1', # First layers to keep, and to fine-tune as the whole was
-    methods:str='kronecker+refit joint+refit', # Recipes of ours
+    methods:str='kronecker+refit neurons+kronecker+refit', # Recipes of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
     layer_epochs:int=0, # Only fine-tune the first layers for so many epochs, and write `peers_layers.csv` beside `out`
     turns:int=10, # Turns: 20 texts one by one, then 32 at once
@@ -158,7 +158,7 @@ def main(
     from rank_bert.commands.rows import validation_items
     from rank_bert.data.glue import load_glue
     from rank_bert.data.tables import draw_rows
-    from rank_bert.models.kinds import DIVERGENCES
+    from rank_bert.models.kinds import KINDS
     from rank_bert.train.scores import score
     from ship_models import KIND, graph_bytes, in_turns
     encoder, dense, place = (Path(o).resolve() for o in (encoder, dense, place))
@@ -181,7 +181,7 @@ def main(
         o = seen[model, by]
         ms = {f'{k}{s}': pd.Series(o[k]).quantile(q) for k in ('ms', 'batch_ms') for s, q in (('', .5), ('_low', .1))}
         table.append(dict(model=model, by=by, learned=learned, **score(o['outputs'], labels, ['accuracy'], KIND),
-            divergence=DIVERGENCES[KIND](want, o['outputs']).mean().item(), mb=graph_bytes(folder)/1e6, **ms,
+            divergence=KINDS[KIND].divergence(want, o['outputs']).mean().item(), mb=graph_bytes(folder)/1e6, **ms,
             changed=(want.argmax(-1) != o['outputs'].argmax(-1)).double().mean().item(), resident_mb=o['resident']))
     table = pd.DataFrame(table)
     table.to_csv(out, index=False, float_format='%.5g')

@@ -66,7 +66,7 @@ def contenders(dense, texts, place, recipe, budgets, precisions, pythons):
     models = {'dense': dense}
     for b in budgets:
         out = place/f'{recipe}-{b}'
-        shrink = 'rank-bert-compress', dense, '--budget', b, '--method', recipe, '--texts', texts, '--out', out
+        shrink = 'rank-bert-compress', dense, '--budget', b, '--recipe', recipe, '--texts', texts, '--out', out
         if made(out, *shrink, '--n-samples', 2048): models[f'{recipe} {b}'] = out
     for (name, folder), precision in ((o, p) for o in models.items() for p in precisions):
         out = place/f'{folder.name}-{precision}'
@@ -80,7 +80,7 @@ def contenders(dense, texts, place, recipe, budgets, precisions, pythons):
 def main(
     folder:str, # Folder with glue and wikitext-2
     python:str='', # Pythons of peers, such as st_onnx=PATH,static=PATH
-    recipe:str='joint+refit', # Recipe of ours
+    recipe:str='neurons+kronecker+refit', # Recipe of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
     precisions:str='onnx-fp32 onnx-int8 openvino-fp32', # Engines and precisions of ours
     turns:int=10, # Turns: 20 texts one by one, then 32 at once

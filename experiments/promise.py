@@ -21,10 +21,9 @@ from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.models.batches import batches_of_texts
 from rank_bert.shrink.bounds import clopper_pearson
-from rank_bert.shrink.compress import start_recipe
 from rank_bert.shrink.promise import changed_answers, outputs_on
-from rank_bert.shrink.recipe import apply_recipe, parse
-from rank_bert.shrink.search import promise_texts, search
+from rank_bert.shrink.recipe import Job, Result, Step, parse, run
+from rank_bert.shrink.search import search
 from rank_bert.settings import Goal
 
 SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check
@@ -83,10 +82,10 @@ def shared(parts):
     "Let what stands behind the choice of ranks be computed once for each budget, and note the seconds."
     made, used = {}, []
     def once(p):
-        def f(state, *args, **kwargs):
-            if (key := state.goal.budget) not in made:
+        def f(step, *args, **kwargs):
+            if (key := step.config.budget) not in made:
                 start = time.time()
-                made[key] = p.f(state, *args, **kwargs), time.time() - start
+                made[key] = p.f(step, *args, **kwargs), time.time() - start
             else: used.append(made[key][1])
             return made[key][0]
         return f
@@ -99,20 +98,19 @@ def promises(dense, data, task, seed, recipe, shares, file, n_samples):
     have = {*zip(done.task, done.seed, done.recipe, done.n_samples, done.max_changed)}
     if not (todo := [o for o in shares if (*about.values(), o) not in have]): return
     goal = Goal(max_changed=todo[0], n_samples=n_samples, seed=seed)
-    fit, aside = promise_texts(data.pool, goal)
     parts, made, used = shared(parse(recipe))
-    state, start = start_recipe(dense, parts, goal, fit, progress=False), time.time()
-    parts[0].apply(replace(state, goal=replace(goal, max_changed=None, budget=1.))) # all promises share the decomposition
+    job, start = Job(dense, data.pool, goal, progress=False), time.time()
+    parts[0].apply(Step(job, Result(dense), replace(goal, max_changed=None, budget=1.))) # all promises share the decomposition
     first = time.time() - start
     for share in todo:
         row, start = about | dict(max_changed=share), time.time()
         used.clear()
-        try: small = search(replace(state, goal=replace(goal, max_changed=share)), parts, aside)
+        try: small = search(job, parts, replace(goal, max_changed=share)).model
         except ValueError as e:
             print(task, seed, share, e, flush=True)
             small = None
         # what it takes alone: the decomposition, and the budgets that an earlier promise had tried
-        row |= dict(seconds=round(first + time.time() - start + sum(used)), once=None, budget=None, aside=len(aside),
+        row |= dict(seconds=round(first + time.time() - start + sum(used)), once=None, budget=None, aside=len(job.aside),
             changed=None, upper=None, tried=None)
         for k in data.checks: row |= {f'{k}: {o}': None for o in ('changed', 'texts', 'low', 'high')}
         if small is not None:
@@ -131,9 +129,9 @@ def level(dense, data, recipe, file, n_samples, phrases, n=2000, repeats=200, bu
     batches = batches_of_texts(dense, texts)
     before, kind = outputs_on(dense, batches)
     parts, goal = parse(recipe), Goal(max_changed=.01, n_samples=n_samples, seed=0)
-    state = start_recipe(dense, parts, goal, data.pool, progress=False)
+    job = Job(dense, data.pool, replace(goal, max_changed=None), progress=False)
     for b in budgets: # they share the calibration and the decomposition
-        small = apply_recipe(parts, replace(state, goal=replace(goal, max_changed=None, budget=b))).model
+        small = run(job, parts, replace(job.config, budget=b)).model
         moved[b] = changed_answers(before, outputs_on(small, batches)[0], kind)
         print(b, moved[b].mean(), flush=True)
     rows, rng = [], np.random.default_rng(0)

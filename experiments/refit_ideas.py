@@ -14,12 +14,12 @@ from rank_bert.data.loaders import text_dls
 from rank_bert.models.encoder import encoder_of, feed_forwards, linears
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
-from rank_bert.models.kinds import DIVERGENCES, prediction_of
+from rank_bert.models.kinds import KINDS, prediction_of
 from rank_bert.models.batches import choose_texts, packs_for
 from rank_bert.models.hooks import frozen
-from rank_bert.shrink.calibrate import calibrate, fingerprint, rest_fingerprint
-from rank_bert.shrink.compress import start_recipe
-from rank_bert.shrink.recipe import apply_recipe, dense_size, parse
+from rank_bert.shrink.calibrate import calibrate, fingerprint
+from rank_bert.models.sizes import dense_size
+from rank_bert.shrink.recipe import Job, parse, run
 from rank_bert.settings import Goal
 from rank_bert.shrink.decomposed import Decomposed
 from rank_bert.shrink.heads import truncate_heads
@@ -54,7 +54,7 @@ class Bench:
     def measure(self, model):
         "Divergence from the dense model in nats a sentence, and score, on the validation rows."
         got, kind = self.logits(model), 'regression' if self.learn.kind == 'regression' else 'single_label_classification'
-        ds = torch.cat([DIVERGENCES[kind](a, b) for a, b in zip(self.wanted, got)])
+        ds = torch.cat([KINDS[kind].divergence(a, b) for a, b in zip(self.wanted, got)])
         right = torch.cat([z.argmax(-1) == y for z, (_, y) in zip(got, self.valid)]).double()
         return dict(divergence=ds.mean().item(), accuracy=right.mean().item())
 
@@ -219,22 +219,23 @@ def _fitted(b, small, calibration, before):
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
     yield f'kept: {kept}', options[kept]
 
-def _joint_state(b, budget):
-    "Neurons and ranks chosen together: a `State` with the model, and what it was factorised from."
-    parts = parse('joint')
-    return apply_recipe(parts, start_recipe(b.model, parts, Goal(budget), b.calibration, progress=False))
+def _neurons_and_ranks(b, budget):
+    "Neurons and ranks chosen together: a `Result` with the model, and what it was factorised from."
+    job, parts = Job(b.model, b.calibration, progress=False), parse('neurons+kronecker')
+    job.check(parts, Goal(budget))
+    return run(job, parts, Goal(budget))
 
 @idea
-def joint(b, budget):
+def neurons_and_ranks(b, budget):
     "Neurons and ranks chosen together by one knapsack, then fitted to the dense model with all its neurons."
-    state = _joint_state(b, budget)
-    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(state.model)]}', state.model
-    yield from _fitted(b, state.model, state.stats or b.calibration, state.thin)
+    found = _neurons_and_ranks(b, budget)
+    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(found.model)]}', found.model
+    yield from _fitted(b, found.model, found.stats or b.calibration, found.pruned)
 
 @idea
-def joint_again(b, budget):
+def neurons_and_ranks_again(b, budget):
     "The same with statistics of the model with fewer neurons, from another pass."
-    thin = _joint_state(b, budget).thin
+    thin = _neurons_and_ranks(b, budget).pruned
     d = Decomposed(thin, 'kronecker', b.calibrated(thin), progress=False)
     small = d.truncate(d.plan(min(1., budget*dense_size(b.model)/dense_size(thin))))
     yield '', small
@@ -279,7 +280,7 @@ def _gradients(b, small):
     for x in rows:
         with torch.no_grad(): a = b.model(**{k: v for k, v in x.items()}).logits.double()
         z = dense(**x).logits.double()
-        loss = DIVERGENCES['single_label_classification'](a, z).sum()
+        loss = KINDS['single_label_classification'].divergence(a, z).sum()
         loss.backward()
         n += len(a)
     k = len(layers)
@@ -347,7 +348,7 @@ def pivot(b, budget):
 def reallocated(b, budget):
     first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
     cal = b.calibrated(first)
-    cal.prints, cal.rest = fingerprint(b.model), rest_fingerprint(b.model) # what the shrunk model sees, for the dense weights
+    cal.prints = fingerprint(b.model) # what the shrunk model sees, for the dense weights
     d = Decomposed(b.model, 'kronecker', cal, progress=False)
     small = d.truncate(d.plan(budget))
     yield '', small
@@ -527,7 +528,7 @@ def main(
     task:str, # GLUE task
     source:str=None, # As for `rank-bert-finetune`
     out:str='experiments/refit_ideas.csv', # File to add rows to
-    ideas:str=','.join(IDEAS), # Names, with commas; joint@0.5 for a budget of its own
+    ideas:str=','.join(IDEAS), # Names, with commas; pivot@0.5 for a budget of its own
     budgets:str='0.2,0.1', # Fractions to keep, with commas, for the ideas without one
     n:int=1024, # Sentences to calibrate on
     seed:int=0, # Of the choice of sentences

@@ -13,8 +13,8 @@ from fastcore.script import call_parse
 from rank_bert.commands.compress import compress
 from rank_bert.commands.rows import validation_items
 from rank_bert.ship.export import export, why_not
-from rank_bert.models.kinds import DIVERGENCES
-from rank_bert.train.glue_learner import GLUE_METRICS
+from rank_bert.models.kinds import KINDS
+from rank_bert.data.facts import GLUE_TASKS
 from rank_bert.train.scores import score
 
 KIND = 'single_label_classification'
@@ -98,8 +98,8 @@ def table(folders, found, labels, task):
     for (variant, engine, precision), o in found.items():
         z, mb = o['outputs'], graph_bytes(folders[variant, engine, precision])
         yield dict(variant=variant, engine=engine, precision=precision,
-            **score(z, labels, ['accuracy', *(m for m in GLUE_METRICS[task] if m != 'accuracy')], KIND),
-            divergence=DIVERGENCES[KIND](want, z).mean().item(),
+            **score(z, labels, ['accuracy', *(m for m in GLUE_TASKS[task].metrics if m != 'accuracy')], KIND),
+            divergence=KINDS[KIND].divergence(want, z).mean().item(),
             changed=(want.argmax(-1) != z.argmax(-1)).double().mean().item(), mb=mb/1e6, share=mb/size,
             resident_mb=o['resident'], peak_mb=o['peak'], started=np.median(o['started']), ms=np.median(o['ms']),
             ms_low=np.quantile(o['ms'], .1), ms_high=np.quantile(o['ms'], .9))

@@ -4,13 +4,15 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and below, where a name is imported at its first use
     # build: models and data
-    from .data.glue import GLUE_TASKS, glue_dls, load_glue, sample_tokenizer
+    from .data.facts import GLUE_TASKS
+    from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
     from .models.encoder import ROLES, add_family, linears
     from .models.sizes import encoder_params
     from .models.classifier import pooled_classifier
+    from .models.opener import get_tokenizer, open_model
     from .models.base_models import (BERT_CONFIGS, GLUE_NUM_LABELS, BertWrapper, bert_config, count_parameters,
-        get_pretrained_model, get_tokenizer, get_wrapped_model)
+        get_pretrained_model, get_wrapped_model)
     # see
     from .see.metrics import (effective_rank, energy_rank, mp_outliers, numerical_rank, participation_ratio, plot_ranks,
         plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)

@@ -19,7 +19,7 @@ from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .commands.shell import COMMANDS, arg_parser, command, command_name, load_model, say, shows_progress
+from .commands.shell import COMMANDS, arg_parser, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, several, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
@@ -41,9 +41,10 @@ def analyze(
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
+    from rank_bert.models.opener import open_model
     from rank_bert.see.metrics import plot_ranks, plot_spectra, rank_report
     files = [check_new(o, overwrite, folder=False) for o in (csv, plot) if o]
-    model = load_model(folder)
+    model = open_model(folder, tokenizer=False).model
     table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
     if csv:

@@ -147,22 +147,3 @@ _add_step('transformers.configuration_utils', ['PretrainedConfig'], 'save_pretra
     'it compresses and opens no model')
 _add_step('transformers.modeling_utils', ['PreTrainedModel'], 'save_pretrained', add_card, 'models get no card')
 _add_step('sentence_transformers', ['CrossEncoder', 'SentenceTransformer'], 'save', add_card, 'models get no card')
-
-# %% ../nbs/register.ipynb #24reg002
-def announce_parts():
-    "Announce the parts of recipes that other modules have."
-    parts = sys.modules['rank_bert.shrink.recipe'].PARTS
-    parts.later('rank_bert.shrink.heal', 'heal')
-    parts.later('rank_bert.steer.parts', *'retune distil lora galore penalty projection switch layers'.split())
-    parts.later('rank_bert.ship.parts', *'fp32 int8 bf16 fp16'.split())
-
-def announce_costs():
-    "Announce the engines whose time a budget can count."
-    sys.modules['rank_bert.shrink.decomposed'].MEASURES.later('rank_bert.ship.cost', 'onnx-fp32', 'onnx-int8',
-        'openvino-fp32', 'openvino-bf16', 'openvino-fp16', 'openvino-int8')
-
-after_import('rank_bert.shrink.recipe', announce_parts)
-after_import('rank_bert.shrink.decomposed', announce_costs)
-
-# %% ../nbs/register.ipynb #24reg005
-after_import('rank_bert.shrink.recipe', Later('rank_bert.io', 'import_own'))

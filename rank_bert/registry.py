@@ -10,13 +10,17 @@ __all__ = ['Registry']
 # %% ../nbs/registry.ipynb #0regist2
 from importlib import import_module
 from .checks import check_name
+from .io import import_own
 
 # %% ../nbs/registry.ipynb #0regist5
 class Registry(dict):
     "Functions by name."
     def __init__(self,
         what:str, # What a name stands for, such as 'allocator'
-    ): self.what, self.modules, self.others = what, {}, []
+        later:dict={}, # Full name of a module that adds functions when it is imported -> what they are called
+    ):
+        self.what = what
+        self.modules = {k: module for module, names in later.items() for k in names.split()}
 
     def add(self,
         name:str, # What to call the function
@@ -27,23 +31,10 @@ class Registry(dict):
             return f
         return _add
 
-    def later(self,
-        module:str, # Full name of a module that adds functions when it is imported
-        *names:str, # What they are called
-    ):
-        "Announce functions, to import their module when one of them is looked up."
-        self.modules |= dict.fromkeys(names, module)
-
-    def also(self,
-        other, # Another registry
-        make, # Function of a name in it
-    ):
-        "Find the names of another registry here too; `make` says what stands for one."
-        self.others.append((other, make))
-
     def names(self)->list:
-        "List all names, those of other registries and of modules that are not imported yet included."
-        return list(dict.fromkeys([*(n for o, _ in self.others for n in o), *self, *self.modules]))
+        "List all names, those of modules that are not imported yet and those of your own files included."
+        import_own()
+        return list(dict.fromkeys([*self, *self.modules]))
 
     def find(self,
         name:str, # What the function is called
@@ -51,7 +42,5 @@ class Registry(dict):
     ): # The function
         "Look up a function; raise `ValueError` for a name that is not there."
         check_name(name, self.what + where, self.names())
-        for other, make in self.others:
-            if name in other: return make(name)
         if name not in self: import_module(self.modules[name])
         return self[name]

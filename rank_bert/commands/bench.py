@@ -16,7 +16,8 @@ import numpy as np, pandas as pd, torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import BertForSequenceClassification
 from ..models.encoder import encoder_of, linears
-from ..models.base_models import bert_config, get_pretrained_model
+from ..models.base_models import bert_config
+from ..models.opener import open_model
 from ..shrink.allocate import allocate
 from ..shrink.latency import in_turns, measure_latency, timed_call
 from ..shrink.calibrate import calibrate
@@ -75,8 +76,8 @@ def _stages(model, batches, budget):
         **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
-        **{f'compress, {k}': (partial(shrink, neurons=neurons), plain)
-            for k, neurons in {'all of it': False, 'neurons too': True}.items()}}
+        **{f'compress, {k}': (partial(shrink, recipe=recipe), plain)
+            for k, recipe in {'ranks alone': 'kronecker+refit', 'the default': None}.items()}}
 
 # %% ../../nbs/commands/bench.ipynb #39939c1e
 @flat
@@ -128,7 +129,7 @@ def random_models(
     cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
     "Build a classifier, and copies of it at the ranks of budgets."
-    if Path(model).is_dir(): dense = get_pretrained_model(model, 'sst2', num_labels=2).eval()
+    if Path(model).is_dir(): dense = encoder_of(open_model(model, tokenizer=False).model)
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from .export import texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
-from .shell import (command, load_model, load_tokenizer, out_folder, predict_line, save_results, say,
-                                      say_next, shows_progress)
+from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..io import expanded
-from ..models.folder import model_config, saved_settings
+from ..models.folder import model_config, saved_settings, sentence_class
 from ..settings import Fraction, Goal, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
@@ -35,17 +34,23 @@ def open_for_recipe(
     if needed and not (chosen or rows.texts):
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
-            f'labels, or {option("method")} svd, which needs no data and loses more')
-    tok, longest = load_tokenizer(folder, rows.tokenizer, optional=not (chosen or rows.texts)), longest_input(rows, folder)
+            f'labels, or {option("recipe")} svd, which needs no data and loses more')
+    from rank_bert.models.opener import get_tokenizer, open_model
+    longest = longest_input(rows, folder)
     if not chosen:
-        model, texts = load_model(folder), texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
+        texts = texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
+        model, tok, _ = open_model(folder, rows.tokenizer)
+        if texts: tok = tok or get_tokenizer(folder) # which says what is missing
+        if sentence_class(folder): # tokenises texts itself
+            if rows.max_length: model.max_seq_length = rows.max_length
+            return model, tok, texts, {}
         from rank_bert.data.tokens import encode_texts # imports torch
         return model, tok, texts and encode_texts(tok, texts, max_length=longest), {}
     n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
         say(f"calibrating on {what}, as {folder} says")
-    learn = rows_learner(folder, chosen, seed, tokenizer=tok, n_train=n, max_length=longest)
+    learn = rows_learner(folder, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or folder), n_train=n, max_length=longest)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | dict(n_train=n, max_length=longest)
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
@@ -55,21 +60,27 @@ def megabytes(
     "Add up the sizes of the files in a folder."
     return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
 
-def _write_model(model, tokenizer, dense, folder):
-    "Save a model and its tokenizer, with its factors multiplied out if `dense`; or the export that the recipe ended in."
+def _write_model(model, tokenizer, dense, was, folder):
+    "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`; or the export of its recipe."
     if exported := getattr(model, 'exported', None): return shutil.copytree(exported.folder, folder, dirs_exist_ok=True)
-    from rank_bert.models.base_models import quiet_transformers
     from rank_bert.lowrank.plan import to_dense
-    model = getattr(model, 'model', model)
+    from rank_bert.models.encoder import encoder_of
+    from rank_bert.models.opener import open_model, quiet_transformers
+    sentences = sentence_class(was)
+    if sentences and type(model).__name__ != sentences: # a learner knows only the classifier in it
+        model, new = open_model(was, tokenizer).model, encoder_of(model)
+        model.set_submodule(next(n for n, m in model.named_modules() if m is encoder_of(model)), new)
+    elif not sentences: model = encoder_of(model)
     with quiet_transformers():
-        (to_dense(model) if dense else model).save_pretrained(folder)
-        if tokenizer is not None: tokenizer.save_pretrained(folder)
+        (to_dense(model) if dense else model).save_pretrained(str(folder))
+        if tokenizer is not None and not sentences: tokenizer.save_pretrained(folder)
 
 # %% ../../nbs/commands/compress.ipynb #cc000018
 def _results_of(model, scores, settings):
     "Collect what `results.json` holds of a compression."
+    from rank_bert.models.encoder import encoder_of
     from rank_bert.models.sizes import bytes_by_part
-    done, config = getattr(model, 'compression', None), getattr(model, 'model', model).config
+    done, config = getattr(model, 'compression', None), encoder_of(model).config
     keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
@@ -99,9 +110,7 @@ def compress(
     goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator',
         'cost', 'fixed_ranks', 'multiple_of', 'n_samples', 'seed',
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
-    method:str=None, # Recipe: parts joined by +, of kronecker, whitened, fwsvd, fwsvd_both, svd, joint, neurons, heads, refit, retune, int8 and others (default: kronecker+refit)
-    neurons:bool=False, # Leave out feed-forward neurons too, where that costs less than lower ranks
-    no_refit:bool=False, # Leave the factors as the decomposition gives them, and the head as it is
+    recipe:str=None, # Parts joined by +, such as svd, or kronecker+retune+int8; rank-bert-help lists them (default: neurons+kronecker+refit, or what the model bears of it)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     dense:bool=False, # Multiply the factors out: the folder is no smaller, but opens without rank_bert
     rows:Rows.but('regression')=Rows(),
@@ -111,17 +120,16 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --speedup 6 --to onnx-int8 --out fast
-    Example: rank-bert-compress tuned --budget 0.3 --method joint+refit+int8 --out shipped"""
+    Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kronecker+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
-    from rank_bert.shrink.compress import compress as compress_model, default_recipe
+    from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
-    recipe = default_recipe(method, False if no_refit else None, neurons, texts=True)
-    parts = parse(recipe)
-    if dense and any({'heads', 'neurons'} & set(p.chooses) for p in parts):
+    parts = recipe and parse(recipe)
+    if dense and any({'heads', 'neurons'} & set(p.chooses) for p in parts or ()):
         raise ValueError(f'{option("dense")} opens without rank_bert, and what has fewer neurons or heads does not: '
             'leave one of them out')
-    shrinks, needed = any(p.shrinks for p in parts), any(p.needs for p in parts)
+    shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and goal.limit is None: goal = replace(goal, budget=.5)
     if goal.max_changed and embeddings:
         raise ValueError(f'{option("embeddings")} would change answers after the promise was tested: leave it out')
@@ -142,6 +150,6 @@ def compress(
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings) | goal.asdict()
     settings |= record | dict(cost=getattr(goal.cost, 'name', goal.cost))
     results = _results_of(model, scores, settings)
-    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense), results)
+    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, was), results)
     _say_compressed(model, scores, was, out, size, dense)
     return results

@@ -11,9 +11,10 @@ __all__ = []
 import warnings
 from pathlib import Path
 
+from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
 from ..models.folder import check_length, model_config, saved_settings
-from .shell import (command, load_tokenizer, out_folder, predict_line, say, say_next, text_items,
+from .shell import (command, out_folder, predict_line, say, say_next, text_items,
                                       texts_per_row)
 from ..io import expanded, json_object
 from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
@@ -83,7 +84,7 @@ def export(
         warnings.warn('the promise is about texts like the validation texts, which we set aside without their labels: '
             'pass --texts with lines that the model has not seen to be promised for those')
     truth = goal.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer and load_tokenizer(folder, rows.tokenizer), out, to, precision,
+    p = write(was, rows.tokenizer, out, to, precision,
               processor=processor, texts=compared,
               max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
               length=latency.latency_length, max_divergence=max_divergence, dense=truth,
@@ -112,10 +113,10 @@ def evaluate_exported(
     "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
     from rank_bert.ship.runtime import Predictor
-    from rank_bert.train.glue_learner import GLUE_METRICS
-    from rank_bert.train.scores import DEFAULT_METRICS, score
+    from rank_bert.models.answers import KINDS # imports NumPy
+    from rank_bert.train.scores import score
     p, splits, res = Predictor(folder), validation_items(rows), {}
-    names = GLUE_METRICS[rows['task']] if 'task' in rows else DEFAULT_METRICS[p.kind]
+    names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))

@@ -11,7 +11,6 @@ __all__ = []
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from fastcore.basics import chunked
@@ -21,8 +20,8 @@ from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, promise_of
 from ..io import expanded
 from ..models.folder import model_config, saved_settings
-from .shell import (command, load_classifier, load_tokenizer, printable, read_texts,
-                                      say, say_json, say_scores, text_items, texts_per_row)
+from .shell import (command, label_names, printable, read_texts, say, say_json, say_scores,
+    text_items, texts_per_row)
 from ..settings import Fit, Rows, in_shell, option, text_as
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
@@ -68,7 +67,8 @@ def evaluate(
                          f', or {option("data")} with a file of texts and labels')
     if is_exported(folder): res = evaluate_exported(folder, chosen, fit.bs)
     else:
-        learn = rows_learner(folder, chosen, tokenizer=load_tokenizer(folder, rows.tokenizer), bs=fit.bs,
+        from rank_bert.models.opener import get_tokenizer
+        learn = rows_learner(folder, chosen, tokenizer=get_tokenizer(rows.tokenizer or folder), bs=fit.bs,
                              n_train=fit.bs, max_length=longest_input(rows, folder))
         res = learn.evaluate()
     say_scores(res)
@@ -99,18 +99,26 @@ def _items_of(folder, texts, rows):
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
 def _answers_of(folder, rows, bs):
-    "Load what predicts."
+    "Load what predicts: a function of texts, the row of its kind, and the names of its labels."
+    from rank_bert.models.answers import KINDS # imports NumPy
     if is_exported(folder):
         from rank_bert.ship.runtime import Predictor
         p = Predictor(folder)
-        return partial(p.predict_proba, bs=bs), p.kind, p.labels
-    model, tokenizer = load_classifier(folder), load_tokenizer(folder, rows.tokenizer)
+        return partial(p.predict_proba, bs=bs), KINDS[p.kind], p.labels
+    label_names(folder, scored=True) # refuses what is no classifier before we load it
+    import torch
     from rank_bert.data.tokens import encode_texts
-    from rank_bert.models.base_models import problem_type
-    config, length = model.model.config, longest_input(rows, folder)
+    from rank_bert.models.base_models import BertWrapper
+    from rank_bert.models.encoder import encoder_of
+    from rank_bert.models.opener import get_tokenizer, open_model
+    whole, tokenizer, kind = open_model(folder, rows.tokenizer)
+    tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
+    model, score = BertWrapper(encoder_of(whole)), getattr(whole, 'activation_fn', torch.nn.Identity())
+    config, length = model.model.config, rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
     batches = lambda items: zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
-    answer = lambda items: [p for x, texts in batches(items) for p in model.predict_proba(x, texts)]
-    return _by_length(answer), problem_type(config), [str(config.id2label[i]) for i in range(config.num_labels)]
+    answer = lambda items: [p for x, texts in batches(items)
+        for p in score(torch.as_tensor(model.predict_proba(x, texts))).numpy()]
+    return _by_length(answer), KINDS[kind], [str(config.id2label[i]) for i in range(config.num_labels)]
 
 # %% ../../nbs/commands/predict.ipynb #99c399e0
 class Prediction(NamedTuple):
@@ -120,11 +128,9 @@ class Prediction(NamedTuple):
 
     @classmethod
     def of(cls, p, kind, labels):
-        "Make it from one row of probabilities, the kind of the head and the names of its labels."
-        if kind == 'regression': return cls(float(p[0]), {})
-        each = dict(zip(labels, map(float, p)))
-        if kind != 'multi_label_classification': return cls(labels[int(p.argmax())], each)
-        return cls(','.join(k for k, v in each.items() if v > 0.5), each)
+        "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
+        label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:
         "Write it for the shell, separated by tabs."

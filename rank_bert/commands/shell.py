@@ -22,8 +22,9 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, shown
-from ..io import expanded, import_own, json_text
-from ..models.folder import has_tokenizer, model_config, saved_settings
+from ..data.facts import GLUE_TASKS, glue_source, glue_task
+from ..io import expanded, json_object, json_text
+from ..models.folder import model_config, saved_settings, sentence_class
 from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
@@ -49,7 +50,6 @@ def command(
         def run():
             if own:
                 os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing, several(str).check(own, '--import')))
-                if 'rank_bert.shrink.recipe' in sys.modules: import_own() # otherwise as soon as it is imported
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
@@ -262,17 +262,25 @@ def out_folder(
 
 # %% ../../nbs/commands/shell.ipynb #e2ece132
 def _is_classifier(folder):
-    "Tell a classifier from other models."
+    "Tell a classifier of texts from other models."
     return 'SequenceClassification' in str(model_config(folder).get('architectures'))
 
-def _label_names(folder):
+def label_names(
+    folder:str|Path, # Folder of a saved classifier
+    scored:bool=False, # May it be a `CrossEncoder` that gives scores instead of logits?
+)->list: # In the order of its outputs
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
     config = model_config(folder)
     if not _is_classifier(folder):
         kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
         raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
     names = config.get('id2label')
-    if not isinstance(names, dict): return ['LABEL_0', 'LABEL_1'] # loading a model refuses what is no dict
+    if not isinstance(names, dict): names = {'0': 'LABEL_0', '1': 'LABEL_1'} # loading a model refuses what is no dict
+    if sentence_class(folder) == 'CrossEncoder' and not (scored and len(names) == 1):
+        f = expanded(folder)/'config_sentence_transformers.json'
+        if (through := str(json_object(f).get('activation_fn')).rpartition('.')[2]) != 'Identity':
+            raise ValueError(f'{folder} holds a CrossEncoder, whose outputs go through {through}, so we do not compare them '
+                'with labels: compress it with --texts, and measure it with the evaluators of sentence-transformers')
     return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
 
 # %% ../../nbs/commands/shell.ipynb #3b826add2
@@ -281,20 +289,18 @@ def task_for(
     task:str, # GLUE task, in any spelling
 )->str: # Its plain name
     "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n = len(_label_names(folder))
-    from rank_bert.data.glue import glue_task
-    from rank_bert.models.base_models import GLUE_NUM_LABELS
-    name = glue_task(task).name
-    if n == GLUE_NUM_LABELS[name]: return name
-    raise ValueError(f'{folder} has {n} labels, and {name} has {GLUE_NUM_LABELS[name]}: fine-tune it for that task')
+    n, t = len(label_names(folder)), glue_task(task)
+    if n == t.num_labels: return t.name
+    raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
 
 # %% ../../nbs/commands/shell.ipynb #a83978af
 def labels_of(
     folder:str|Path, # Folder of a saved classifier
 )->dict: # `vocab` and `regression` for `text_dls`
     "Find out how to read labels for a classifier."
-    names, kind = _label_names(folder), model_config(folder).get('problem_type')
-    if kind == 'regression' or kind is None and len(names) == 1: return dict(vocab=None, regression=True)
+    from rank_bert.models.answers import head_kind # imports NumPy
+    names, known = label_names(folder), model_config(folder).get('problem_type')
+    if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
     unnamed = all(o.casefold().startswith('label_') for o in names)
     return dict(vocab=None if unnamed else names, regression=False)
 
@@ -304,7 +310,7 @@ def check_source(
     task:str, # GLUE task, for the error
 )->str: # `source`, or where the task comes from otherwise
     "Raise `OSError` if a task must come from a hub that does not answer, and was never downloaded."
-    source = source or os.environ.get('RANK_BERT_GLUE') or 'hub'
+    source = glue_source(source)
     if source != 'hub': return source
     from huggingface_hub.constants import HF_HOME
     from rank_bert.io import hub_reachable
@@ -312,35 +318,6 @@ def check_source(
     if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return source
     raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
                   'the sample inside the package, or --source FOLDER for the official files')
-
-# %% ../../nbs/commands/shell.ipynb #ff7dfff6
-def load_classifier(
-    folder:str|Path, # Folder of a saved classifier, dense or factorised
-): # `BertWrapper`, in evaluation mode
-    "Load a classifier from its folder."
-    n = len(_label_names(folder))
-    from rank_bert.models.base_models import BertWrapper, get_pretrained_model
-    return BertWrapper(get_pretrained_model(folder, 'its own', num_labels=n)).eval()
-
-# %% ../../nbs/commands/shell.ipynb #f261699f
-def load_model(
-    folder:str|Path, # Folder of a saved model, dense or factorised
-): # A transformers model, with its classifier if it has one
-    "Load a model from its folder."
-    if _is_classifier(folder): return load_classifier(folder).model
-    from rank_bert.models.base_models import get_encoder
-    return get_encoder(folder)
-
-# %% ../../nbs/commands/shell.ipynb #25e72c5f
-def load_tokenizer(
-    folder:str|Path, # Folder of a saved model
-    tokenizer:str=None, # Name or folder of another tokenizer
-    optional:bool=False, # Return None if the folder has none?
-):
-    "Load the tokenizer called `tokenizer`, or else that of the model."
-    if optional and not tokenizer and not has_tokenizer(folder): return None
-    from rank_bert.models.base_models import get_tokenizer
-    return get_tokenizer(tokenizer or folder)
 
 # %% ../../nbs/commands/shell.ipynb #4c02d346
 def save_results(
@@ -358,7 +335,7 @@ def save_results(
         text = json_text(dict(results, **own, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
         if (tmp/'README.md').is_file():
-            from rank_bert.models.base_models import quiet_transformers
+            from rank_bert.models.opener import quiet_transformers
             from rank_bert.lowrank.card import write_card
             with quiet_transformers(): write_card(tmp) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
@@ -392,9 +369,6 @@ def text_items(
         yield tuple(parts) if n == 2 else text
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
-# Texts in a row of a GLUE task; `GLUE_TASKS` has their columns, but imports torch
-_TASK_TEXTS = dict(cola=1, sst2=1, mrpc=2, qqp=2, stsb=2, mnli=2, qnli=2, rte=2, wnli=2)
-
 def texts_per_row(
     folder:str|Path, # Folder of a saved model
 )->int: # 1 or 2; None if its folder does not tell
@@ -402,7 +376,7 @@ def texts_per_row(
     saved = saved_settings(folder)
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
-    return _TASK_TEXTS.get(task) if isinstance(task, str) else None
+    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
 def predict_line(
     folder:str|Path, # What to predict with

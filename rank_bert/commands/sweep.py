@@ -1,4 +1,4 @@
-"""`rank-bert-sweep` compares models, methods and budgets, and `rank-bert-report` writes its page again.
+"""`rank-bert-sweep` compares models, recipes and budgets, and `rank-bert-report` writes its page again.
 
 Docs: https://rank-bert.github.io/rank_bert/commands/sweep.html.md"""
 
@@ -13,7 +13,9 @@ from pathlib import Path
 
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
-from ..settings import Fit, Fraction, Goal, Latency, Rows, Runs, Seed, in_shell, option, several, text_as
+from ..io import hub_reachable
+from ..models.folder import sentence_class
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
 def _without_labels(rows, score_col, models):
@@ -24,14 +26,16 @@ def _without_labels(rows, score_col, models):
     if not rows.data or rows.label_col: return False
     from rank_bert.data.tables import read_data
     if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
-    from rank_bert.compare.embedding_sweep import is_sentence_transformer
-    odd = [o for o in models if not is_sentence_transformer(o)]
+    where = (True, False) if hub_reachable() else (True,)
+    kinds = {o: {sentence_class(o, local_files_only=k) for k in where} for o in models}
+    odd = [o for o, found in kinds.items() if 'SentenceTransformer' not in found]
     if not odd: return True
     raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
                      f"name the column with {option('label_col')}, or pass other {option('models')}")
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
+_GRID = Grid('svd,kronecker+refit,neurons+kronecker+refit', '0.5,0.25,0.1,0.05,0.02', '1,2,3')
 
 def _sweep_of(tasks, rows, score_col, fit, **settings):
     "Make a sweep over GLUE tasks, a file, or sentence encoders, not fine-tuned; without any, over the sample."
@@ -70,7 +74,7 @@ def _raise_failed(df, folder):
     if not len(failed) or not in_shell(): return
     r = failed.iloc[0]
     raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, '
-                     f"{r.method}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
+                     f"{r.recipe}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
                      f"{option('retry_failed')} does it again)")
 
 # %% ../../nbs/commands/sweep.ipynb #30d1b9cc
@@ -78,10 +82,7 @@ def _raise_failed(df, folder):
 def sweep(
     tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
-    methods:several(str)='svd,kronecker,kronecker+refit', # Recipes, such as kronecker+retune(epochs=2), heads+neurons or int8
-    allocators:several(str)='default', # How layers share the budget: uniform, energy, optimal, or what suits the method
-    budgets:several(Fraction)='0.5,0.25,0.1,0.05,0.02', # Fractions of the encoder's linear weights to keep
-    seeds:several(Seed)='1,2,3', # One fine-tuning for each, or one draw of texts, separated by commas
+    grid:Grid=_GRID,
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
     rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.but('seed', 'bf16')=_FIT,
@@ -95,8 +96,7 @@ def sweep(
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
     Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
-    settings = dict(models=models, methods=methods, budgets=budgets, seeds=seeds, allocators=allocators, folder=out,
-                    fit=fit, goal=goal, latency=latency, runs=runs)
+    settings = dict(models=models, grid=grid, folder=out, fit=fit, goal=goal, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)

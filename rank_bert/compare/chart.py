@@ -23,18 +23,18 @@ _COLOURS = '#e07b39 #2f7de0 #2a9d78 #b65fc4 #c9a227 #d6526b'.split()
 _GREYS, _DASHES, _MARKERS = '#858d9c #a7aebb'.split(), ['solid', 'dashed', 'dotted', 'dashdot'], 'sD^vPX'
 
 def is_baseline(
-    method:str, # Of a run
+    recipe:str, # Of a run
 )->bool: # Is it a published decomposition, without refit?
-    "Tell whether a method is a baseline."
-    first = re.split('[+(]', method)[0]
-    return first in DECOMPOSITIONS and first != 'kronecker' and '+refit' not in method
+    "Tell whether a recipe is a baseline."
+    first = re.split('[+(]', recipe)[0]
+    return first in DECOMPOSITIONS and first != 'kronecker' and '+refit' not in recipe
 
 # %% ../../nbs/compare/chart.ipynb #2a7bf372
 def series_styles(
     summary:pd.DataFrame, # From `summarize`
-)->dict: # (method, allocator) to `Style`, baselines first
-    "Choose how to draw each method and allocator."
-    pairs = sorted({(r.method, r.allocator) for r in summary.itertuples() if r.method != 'dense'},
+)->dict: # (recipe, allocator) to `Style`, baselines first
+    "Choose how to draw each recipe and allocator."
+    pairs = sorted({(r.recipe, r.allocator) for r in summary.itertuples() if r.recipe != 'dense'},
                    key=lambda o: ('+refit' in o[0], o))
     grey = [p for p in pairs if is_baseline(p[0])]
     loud = [p for p in pairs if p not in grey] or grey # without any other, baselines get the colours
@@ -59,8 +59,8 @@ def _scale_kept(ax, summary, apart=.085):
 
 # %% ../../nbs/compare/chart.ipynb #29033484
 def _draw_series(ax, summary, styles, y, low, high):
-    "Draw a line for each method, with a bar from `low` to `high` at each budget."
-    shown = {p: g for p in styles if len(g := summary[(summary.method == p[0]) & (summary.allocator == p[1])])}
+    "Draw a line for each recipe, with a bar from `low` to `high` at each budget."
+    shown = {p: g for p in styles if len(g := summary[(summary.recipe == p[0]) & (summary.allocator == p[1])])}
     for i, (pair, g) in enumerate(shown.items()):
         g, s = g.sort_values('kept'), styles[pair]
         at = i - (len(shown) - 1)/2 # beside the points of the other series
@@ -95,7 +95,7 @@ def plot_scores(
     ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
     _draw_series(ax, summary, styles or series_styles(summary), lambda g: g.score, lambda g: g.score - g.change_sd,
                  lambda g: g.score + g.change_sd)
-    for d in summary[summary.method == 'dense'].itertuples():
+    for d in summary[summary.recipe == 'dense'].itertuples():
         ax.axhline(d.score, ls='--', lw=1.4, color=ink, label='dense')
         if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.1, lw=0)
     baseline, name = score_baseline(summary)

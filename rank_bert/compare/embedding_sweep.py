@@ -1,4 +1,4 @@
-"""Compare models, methods, budgets and draws of texts on a SentenceTransformer, without labels.
+"""Compare models, recipes, budgets and draws of texts on a SentenceTransformer, without labels.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/embedding_sweep.html.md"""
 
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 import torch.nn.functional as F
+from fastai.torch_core import default_device
 from fastcore.basics import listify, patch
 from fastcore.meta import delegates
 from scipy.stats import spearmanr
@@ -24,10 +25,9 @@ from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, 
 from ..ship.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
-from ..io import expanded, hub_reachable, needs_extra
-from ..models.base_models import cached_or_hub, check_finite_weights, quiet_transformers
+from ..models.opener import open_model
+from ..models.encoder import encoder_of
 from ..models.embedder import pooling_of, sentence_encoder
-from ..models.folder import model_config
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -36,30 +36,11 @@ def open_encoder(
     name:str, # Folder, or name on the hub
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
-    with needs_extra('dev'): from sentence_transformers import SentenceTransformer
-    path = expanded(name)
-    folder = path.is_dir() or str(name).startswith(('.', '/', '~'))
-    if folder and not (path/'modules.json').is_file():
-        kind = str((model_config(path).get('architectures') or [''])[0])
-        if 'For' in kind and not kind.endswith(('MaskedLM', 'PreTraining')):
-            raise ValueError(f'{name} is a {kind}, which gives no embeddings: pass a SentenceTransformer, or compare '
-                             'classifiers on rows with labels, by `Sweep`, or with --label-col')
-    with quiet_transformers():
-        if folder: model, origin = SentenceTransformer(str(path), local_files_only=True), f'folder: {name}'
-        else: model, origin = cached_or_hub(lambda **kw: SentenceTransformer(name, **kw), name)
-    try: sentence_encoder(model)
-    except ValueError as e: raise ValueError(f'{name}: {e}') from None
-    check_finite_weights(model, str(name))
-    return model.float().eval(), f'{origin}, {pooling_of(model)}'
-
-# %% ../../nbs/compare/embedding_sweep.ipynb #e5b00013
-def is_sentence_transformer(
-    name:str, # Folder, or name on the hub
-)->bool:
-    "Tell whether a folder or name is that of a `SentenceTransformer`."
-    if (path := expanded(name)).is_dir(): return (path/'modules.json').is_file()
-    with needs_extra('dev'): from sentence_transformers.util import is_sentence_transformer_model as is_one
-    return any(is_one(str(name), local_files_only=o) for o in (True, False) if o or hub_reachable())
+    model = open_model(name, pooled=True).model
+    if sentence_encoder(model) is None:
+        raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, or '
+                         'compare classifiers on rows with labels, by `Sweep`, or with --label-col')
+    return model.float().to(default_device()), f'{encoder_of(model).weights_from}, {pooling_of(model)}'
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00016
 def text_tables(
@@ -92,7 +73,7 @@ LEAST = 12 # texts that `compare_embeddings` needs for ten neighbours
 _FITS = 'tasks rows fit source max_length tokenizer epochs lr bs pretrained scratch log'.split()
 
 class EmbeddingSweep(Sweep):
-    "Compare models x methods x budgets x draws of texts by what is left of the embeddings."
+    "Compare models x recipes x budgets x draws of texts by what is left of the embeddings."
     _task_name, drawn, tunes, _labels = staticmethod(str), 'random', False, False
     @delegates(Sweep.__init__, but=[*_FITS, 'n_train', 'models'])
     def __init__(self,
@@ -176,17 +157,17 @@ def _prepare(self:EmbeddingSweep, run, tick):
     return model, self.texts(run.seed)[0], dict(weights_from=origin, seconds=time.perf_counter() - start)
 
 @patch
-def _scores(self:EmbeddingSweep, run, compressor, state):
+def _scores(self:EmbeddingSweep, run, job, result):
     "Compare the embeddings of a run's model with those of the dense one."
     _, texts, rows = self.texts(run.seed)
-    if compressor.expected is None: compressor.expected = encode_texts(compressor.model, texts)
-    z, out = compressor.expected, state and state.exported
+    expected = job.cached('embeddings', None, lambda: encode_texts(job.dense, texts))
+    z, out = expected, result and result.exported
     if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
-    elif state: z = encode_texts(state.model, texts)
-    metrics = compare_embeddings(compressor.expected, z)
+    elif result: z = encode_texts(result.model, texts)
+    metrics = compare_embeddings(expected, z)
     if self.score_col:
         at = {o: i for i, o in enumerate(texts)}
         a, b = (z[[at[o] for o in rows[c]]] for c in self.cols)
         metrics['spearman'] = float(spearmanr(F.cosine_similarity(a, b), rows[self.score_col]).statistic)
-    far = dict(divergence=max(0., 1 - metrics['cosine'])) if state else {}
+    far = dict(divergence=max(0., 1 - metrics['cosine'])) if result else {}
     return dict(metric='neighbours', score=metrics['neighbours'], metrics=metrics, **far)

@@ -38,21 +38,21 @@ def _best_lossless(small):
     if len(good): return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
 
 def _way(r, several):
-    "Describe the method of a row in words, with the allocator if there are `several`."
-    return r.method.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
+    "Describe the recipe of a row in words, with the allocator if there are `several`."
+    return r.recipe.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
 
 # %% ../../nbs/compare/finding.ipynb #28527937
 def _against_baselines(small, best):
     "Compare the winner `best` with the baselines, if it is not one."
-    base = small[small.method.map(is_baseline)]
-    if is_baseline(best.method) or not len(base): return ''
+    base = small[small.recipe.map(is_baseline)]
+    if is_baseline(best.recipe) or not len(base): return ''
     reach, here = _best_lossless(base), base[(base.budget == best.budget) & (base.divergence > 0)]
     text = ' Of the baselines, none gets there at any budget' if reach is None else (
-        f' The best baseline, {reach.method}, gets to {100*reach.budget:g} %')
+        f' The best baseline, {reach.recipe}, gets to {100*reach.budget:g} %')
     if len(here) and best.divergence > 0:
         far = here.sort_values('divergence').iloc[0]
         times = f'{far.divergence/best.divergence:,.1f} times'
-        text += (f'; at {100*best.budget:g} % the predictions of {far.method} are {times} as far from those of the '
+        text += (f'; at {100*best.budget:g} % the predictions of {far.recipe} are {times} as far from those of the '
                  'dense model')
     return text + '.'
 
@@ -63,14 +63,14 @@ def _beats(mean, sd, baseline):
 
 # %% ../../nbs/compare/finding.ipynb #f41652e1
 def _kept_of_embeddings(small):
-    "Say what the best method keeps of the embeddings at each budget."
+    "Say what the best recipe keeps of the embeddings at each budget."
     order = dict(by=['budget', 'score'], ascending=False, kind='stable')
     best = lambda g: g.sort_values(**order).groupby('budget', sort=False).head(1)
     listed = lambda texts: ', '.join(texts[:-2] + [' and '.join(texts[-2:])])
     share = lambda x: f'{100*x:.0f} %'
     size = lambda r: f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
-    top, base = [*best(small).itertuples()], small[small.method.map(is_baseline)]
-    several = small.groupby('method').allocator.nunique().max() > 1
+    top, base = [*best(small).itertuples()], small[small.recipe.map(is_baseline)]
+    several = small.groupby('recipe').allocator.nunique().max() > 1
     stay = [f'{share(r.score)} at {size(r)}' for r in top]
     stay[0] = stay[0].replace(' at ', ' stay at ') + ' of the linear weights'
     answer = f"Of a text's ten nearest neighbours {listed(stay)}."
@@ -88,7 +88,7 @@ def finding(
     summary:pd.DataFrame, # From `summarize`, one task and model
 )->tuple: # The answer in a line, and the numbers behind it
     "Say how far one model can shrink."
-    dense, small = (summary[(summary.method == 'dense') == o] for o in (True, False))
+    dense, small = (summary[(summary.recipe == 'dense') == o] for o in (True, False))
     if not len(dense): return 'We do not know: the dense model was not measured.', ''
     d, (baseline, what) = dense.iloc[0], score_baseline(dense)
     metric, small = str(d.metric).replace('_', ' '), small[small.kept < d.kept]
@@ -122,7 +122,7 @@ def _cautions_of(name, g):
                    'dense encoder, but FLOPs and speedup are relative to the model as it came.')
     if seeds > 1 and g.metrics.nunique() == 1 and not of_embeddings(g):
         res.append(f'{name} is the same model for all {seeds} seeds: you do not see the spread of fine-tuning, '
-                   'and a method that needs no data has no spread at all.')
+                   'and a recipe that needs no data has no spread at all.')
     return res
 
 # %% ../../nbs/compare/finding.ipynb #eb63b5f9
@@ -140,7 +140,7 @@ def cautions(
     if any(r['settings'].get('source') == 'sample' for r in (records or {}).values()):
         res.append("The data are the sample that comes with rank_bert, a few hundred made-up sentences: you cannot "
                    "compare these scores with GLUE's.")
-    for (task, model), g in done[done.method == 'dense'].groupby(['task', 'model']):
+    for (task, model), g in done[done.recipe == 'dense'].groupby(['task', 'model']):
         res += _cautions_of(f'On {task}, {names[model]}', g)
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')

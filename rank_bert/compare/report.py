@@ -24,7 +24,7 @@ from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, hea
     read_record, short_names)
 from ..models.encoder import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
-from ..shrink.recipe import PARTS, parse
+from ..shrink.recipe import find_part, parse
 from ..shrink.promise import Promise, plot_promise
 
 # %% ../../nbs/compare/report.ipynb #c2727f93
@@ -44,7 +44,7 @@ def read_sweep(
     except pd.errors.EmptyDataError: df = pd.DataFrame()
     except ValueError as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
     if not len(df): raise ValueError(f'{f} has no runs')
-    if lost := {'status', 'task', 'model', 'method', 'kept', 'score', 'run'} - set(df.columns):
+    if lost := {'status', 'task', 'model', 'recipe', 'kept', 'score', 'run'} - set(df.columns):
         raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
     df = df.reindex(columns=COLUMNS)
     for c in (c for c in COLUMNS if SCHEMA[c].write): # numbers
@@ -59,7 +59,7 @@ def read_sweep(
 
 # %% ../../nbs/compare/report.ipynb #14a2c352
 def rank_table(
-    records:list, # Records of one task, model, method, allocator and budget, one for each seed
+    records:list, # Records of one task, model, recipe, allocator and budget, one for each seed
 )->pd.DataFrame: # A row a layer: layer, role, mean rank, full, break_even; shares of the seeds: dense, over break-even
     "Average the ranks of runs that differ in the seed."
     t = pd.concat([pd.DataFrame(r['map']) for r in records])
@@ -154,16 +154,16 @@ def scores_section(
 
 # %% ../../nbs/compare/report.ipynb #rep2me02
 def methods_section(
-    methods:list, # Recipes
-)->tuple: # Elements; none if this process knows no method
-    "Say what the methods do, in a sentence for each part."
+    recipes:list, # Recipes
+)->tuple: # Elements; none if this process knows no recipe
+    "Say what the recipes do, in a sentence for each part."
     rows = []
-    for method in dict.fromkeys(methods):
-        try: parts = [PARTS.find(k) for p in parse(method) for k in p.chooses or (p.name,)]
+    for recipe in dict.fromkeys(recipes):
+        try: parts = [find_part(k) for p in parse(recipe) for k in p.chooses or (p.name,)]
         except ValueError: continue
         about = [getattr(DECOMPOSITIONS.get(p.name), '__doc__', None) or p.does or '' for p in parts]
-        if text := ' '.join(about).replace('`w`', 'the weights').strip(): rows += [H.Dt(method), H.Dd(text)]
-    return (H.H2('Methods'), H.Dl(*rows)) if rows else ()
+        if text := ' '.join(about).replace('`w`', 'the weights').strip(): rows += [H.Dt(recipe), H.Dd(text)]
+    return (H.H2('Recipes'), H.Dl(*rows)) if rows else ()
 
 # %% ../../nbs/compare/report.ipynb #repprom2
 def promises_section(
@@ -174,8 +174,8 @@ def promises_section(
     made = [(r, Promise(**r['promise'])) for r in records.values() if r.get('promise')]
     if not made: return ()
     def figure(r, p):
-        title = (*_panel_title(r['task'], r['model'], names), f" · {r['method']}, {r['allocator']}, seed {r['seed']}")
-        label = f"upper bound of changed answers by budget, {r['method']} of {r['model']} on {r['task']}"
+        title = (*_panel_title(r['task'], r['model'], names), f" · {r['recipe']}, {r['allocator']}, seed {r['seed']}")
+        label = f"upper bound of changed answers by budget, {r['recipe']} of {r['model']} on {r['task']}"
         return H.Figure(H.Figcaption(*title), svg_element(lambda ax: plot_promise(p, ax), label=label))
     text = ('The texts set aside are the validation texts of the task, or for a sentence encoder half of those to learn '
             'from. What is promised is the red line, for texts like those, and not the bound of the choice, which was '
@@ -192,22 +192,22 @@ def ranks_section(
     records:dict, # From `read_sweep`
     names:dict, # From `short_names`
 )->tuple: # Elements
-    "Build the heat maps, one fold for each task, model, method and allocator."
+    "Build the heat maps, one fold for each task, model, recipe and allocator."
     folds = []
     mapped = [k for k, r in records.items() if 'map' in r]
-    small = df[(df.status == 'done') & (df.method != 'dense') & df.run.isin(mapped)]
-    for (task, model, method, allocator), g in small.groupby(GROUP[:-1], sort=False):
+    small = df[(df.status == 'done') & (df.recipe != 'dense') & df.run.isin(mapped)]
+    for (task, model, recipe, allocator), g in small.groupby(GROUP[:-1], sort=False):
         title = lambda b, h: (f'budget {b:g} ', _soft(f'({percent_text(h.kept.mean())} kept)'))
         maps = [heat_map(rank_table([records[o] for o in h.run]), title(b, h))
                 for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0])]
-        what = H.Summary(*_panel_title(task, model, names), ' ', _soft('·'), f' {method}, {allocator}')
+        what = H.Summary(*_panel_title(task, model, names), ' ', _soft('·'), f' {recipe}, {allocator}')
         folds.append(H.Details(what, H.Div(*maps, cls='heats'), open=not folds))
     return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/compare/report.ipynb #380a65be
-_SHOWN = ('task model method allocator budget kept bytes score score_error change change_error divergence tied changed upper '
+_SHOWN = ('task model recipe allocator budget kept bytes score score_error change change_error divergence tied changed upper '
           'flops latency_ms latency_spread busy speedup seeds').split()
-_SHOWN_OF_RUNS = ('task model method allocator budget seed kept bytes score divergence changed upper encoder_params flops_per_token '
+_SHOWN_OF_RUNS = ('task model recipe allocator budget seed kept bytes score divergence changed upper encoder_params flops_per_token '
                   'latency_ms latency_load seconds').split()
 
 def summary_table(
@@ -224,7 +224,7 @@ def summary_table(
 # %% ../../nbs/compare/report.ipynb #380a65c1
 def metrics_table(
     df:pd.DataFrame, # From `read_sweep`
-)->pd.DataFrame: # A row for each task, model, method, allocator and budget
+)->pd.DataFrame: # A row for each task, model, recipe, allocator and budget
     "Average every metric over seeds, except of what is damaged."
     def numbers(text):
         try: found = json.loads(text).items()
@@ -247,7 +247,7 @@ def tables_section(
             'On disk counts the weights, embeddings included. '
             'Least divergence: is it tied with the least of that budget, after a correction for the number of tests? '
             'Click a heading to sort. The same table is in ')
-    make = (' beside this page. To make one of these models, give its method, allocator and budget to '
+    make = (' beside this page. To make one of these models, give its recipe, allocator and budget to '
             'rank-bert-compress, with the settings below and the model of the seed (fine-tuned ones are in models/).')
     return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), make, cls='soft'),
             sortable(summary_table(summary), names),
@@ -265,13 +265,13 @@ def failed_section(
     records:dict, # From `read_sweep`
     names:dict, # From `short_names`
 )->tuple: # Elements; none if no run failed
-    "List the runs that failed, by method and error, and what to do."
+    "List the runs that failed, by recipe and error, and what to do."
     failed = df[df.status == 'failed']
     if not len(failed): return ()
     lines = lambda run: records.get(run, {}).get('traceback', [])
     code = lambda run: next((o for o in reversed(lines(run)) if o.startswith('File ')), '')
     t = failed.assign(where=failed.run.map(code)).fillna(dict(error=''))
-    t = t.groupby(['task', 'model', 'method', 'error', 'where'], sort=False).size().rename('runs').reset_index()
+    t = t.groupby(['task', 'model', 'recipe', 'error', 'where'], sort=False).size().rename('runs').reset_index()
     return H.H2('Failed runs'), H.P(_AGAIN, cls='soft'), sortable(t, names)
 
 # %% ../../nbs/compare/report.ipynb #66fa4dee
@@ -306,7 +306,7 @@ def settings_section(
     first = H.H2('Where the weights came from'), H.Dl(*origin)
     if not records: return first
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
-    shown_elsewhere = ('files', 'task', 'model', 'method', 'allocator', 'budget', 'seed')
+    shown_elsewhere = ('files', 'task', 'model', 'recipe', 'allocator', 'budget', 'seed')
     keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
     rows = {k.replace('_', ' '): distinct(o[k] for o in settings if k in o) for k in keys}
     rows['seeds'] = distinct(sorted(set(df.seed)))
@@ -333,12 +333,12 @@ def report(
         found = [(o, *finding(g)) for o, g in summary.groupby(['task', 'model'], sort=False)]
         lines = (H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found)
         answers = [H.Ul(*lines, cls='lead')] if len(found) > 1 else [H.P(found[0][1], cls='lead'), H.P(found[0][2])]
-        scores = *scores_section(summary, names), *methods_section(df.method[df.method != 'dense'])
+        scores = *scores_section(summary, names), *methods_section(df.recipe[df.recipe != 'dense'])
         numbers = (promises_section(records, names), ranks_section(df, records, names),
                    tables_section(df, summary, names))
         write_tables(folder, summary)
     done = df[df.status == 'done']
-    ways = df[df.method != 'dense'].groupby(['method', 'allocator']).ngroups
+    ways = df[df.recipe != 'dense'].groupby(['recipe', 'allocator']).ngroups
     facts = [(len(done), 'run', 's finished'), (df.task.nunique(), 'task', 's'), (df.model.nunique(), 'model', 's'),
              (df.seed.nunique(), 'seed', 's'), (ways, 'way', 's to compress')]
     facts = [(n, k + (more if n != 1 else more[1:])) for n, k, more in facts]

@@ -20,7 +20,8 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
-from ..models.base_models import find_config, get_tokenizer
+from ..models.base_models import find_config
+from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
@@ -133,8 +134,8 @@ def seconds(self:Runner)->tuple: # Of the runs that are done; of the pending one
     "Add up the seconds of the runs that are done, and those that the others take at that pace."
     done = {r: o['seconds'] for r in self.grid() if (o := self.stored(r)) and o['status'] == 'done'}
     if not done: return 0., None
-    pace = lambda m: mean([v for r, v in done.items() if r.method == m] or done.values())
-    return sum(done.values()), float(sum(pace(r.method) for r in self.pending()))
+    pace = lambda m: mean([v for r, v in done.items() if r.recipe == m] or done.values())
+    return sum(done.values()), float(sum(pace(r.recipe) for r in self.pending()))
 
 # %% ../../nbs/compare/runner.ipynb #run00015
 class _Todo:

@@ -1,4 +1,4 @@
-"""Say which methods of a sweep differ, and which are tied.
+"""Say which recipes of a sweep differ, and which are tied.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/statistics.html.md"""
 
@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from ..checks import check_name
 from .store import GROUP, read_outputs, summarize
 from ..io import expanded
-from ..models.kinds import DIVERGENCES
+from ..models.answers import KINDS, head_kind
 from ..train.scores import METRICS, score
 
 # %% ../../nbs/compare/statistics.ipynb #stat0006
@@ -45,8 +45,7 @@ def kind_of(
     y, # Targets
 )->str: # As for `score`
     "Tell which kind of head gave outputs."
-    if z.shape[1] == 1: return 'regression'
-    return 'multi_label_classification' if np.ndim(y) > 1 else 'single_label_classification'
+    return head_kind('multi_label_classification' if np.ndim(y) > 1 else None, z.shape[1])
 
 # %% ../../nbs/compare/statistics.ipynb #1ebe9133
 def resampled(
@@ -65,11 +64,11 @@ def resampled(
 Difference = namedtuple('Difference', 'mean low high p seeds')
 
 def paired_difference(
-    a, # Score of one method for each seed, `(seeds,)`
+    a, # Score of one recipe for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
     draws=None, # Differences on draws of the rows, `(seeds, n)`; None where the outputs were not kept
 )->Difference: # Mean of a - b, its 95 % interval over all seeds and rows, and the p-value of no difference
-    "Compare two methods over seeds and rows."
+    "Compare two recipes over seeds and rows."
     d = np.asarray(a, float) - np.asarray(b, float)
     n, mean = len(d), d.mean() if len(d) else np.nan
     seeds = d.var(ddof=1)/n if n > 1 else 0.
@@ -136,7 +135,7 @@ class _Runs:
     def _draw(self, run, dense, metric):
         if self.of == 'score': return resampled(*self.outputs[run], _metric_key(metric))
         (z, y), (z0, _) = self.outputs[run], self.outputs[dense]
-        rows = DIVERGENCES[kind_of(z, y)](torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
+        rows = KINDS[kind_of(z, y)].divergence(torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
         return np.log(np.maximum(rows[row_draws(len(rows))].mean(1), _LEAST))
 
     def compare(self, cell, other):
@@ -153,9 +152,9 @@ def differences(
     results:pd.DataFrame, # From `Sweep.results`
     outputs:dict=None, # From `outputs_of`
     of:str='score', # Or 'divergence', whose differences are of logarithms
-    to:str='best', # 'dense', or 'best' for the best method of each task, model and budget
+    to:str='best', # 'dense', or 'best' for the best recipe of each task, model and budget
 )->pd.DataFrame: # A row for each comparison: mean, low, high, p, corrected p, and tied, if that is .05 or more
-    "Test which methods of a sweep differ."
+    "Test which recipes of a sweep differ."
     runs, rows = _Runs(results, outputs, of), []
     small = [c for c in runs.cells if c[2] != 'dense']
     mean = lambda c: np.nan_to_num(runs.values(c, runs.cells[c].index).mean()*(1 if of == 'score' else -1), nan=-np.inf)

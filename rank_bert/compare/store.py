@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/compare/store.html.md"""
 __all__ = ['percent_text', 'duration_text']
 
 # %% ../../nbs/compare/store.ipynb #f5283046
-import hashlib, json, os, re, warnings, zipfile, zlib
+import json, os, re, warnings, zipfile, zlib
 from collections import namedtuple
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ from ..checks import (check_count, check_each, check_fields, check_fraction, che
 from ..io import clear_unfinished, digest, expanded, json_object, json_text, new_file
 
 # %% ../../nbs/compare/store.ipynb #377f3f82
-Run = namedtuple('Run', 'task model seed method allocator budget')
+Run = namedtuple('Run', 'task model seed recipe allocator budget')
 
 def dense_run(
     task:str, # GLUE task
     model:str, # Name or folder
     seed:int, # Seed of the fine-tuning
-)->Run: # Its method is 'dense', its budget 1
+)->Run: # Its recipe is 'dense', its budget 1
     "Make the run that measures a model before compression."
     return Run(task, model, seed, 'dense', 'none', 1.)
 
@@ -56,9 +56,9 @@ def settings_hash(
 # %% ../../nbs/compare/store.ipynb #99dc4a97
 def run_words(
     run:Run,
-)->list: # Task, last part of the model's name, seed, method, allocator, budget
+)->list: # Task, last part of the model's name, seed, recipe, allocator, budget
     "List the words that name a run in file names and logs."
-    return [run.task, Path(run.model).name, f'seed{run.seed}', run.method, run.allocator, f'{run.budget:g}']
+    return [run.task, Path(run.model).name, f'seed{run.seed}', run.recipe, run.allocator, f'{run.budget:g}']
 
 # %% ../../nbs/compare/store.ipynb #c70213ac
 def run_name(
@@ -72,19 +72,14 @@ def run_name(
 
 # %% ../../nbs/compare/store.ipynb #b3e6f07e
 @lru_cache(maxsize=None)
-def _digest(path, *stat): # `stat` so that a changed file is read again
-    "Hash what is in a file."
-    res = hashlib.blake2b(digest_size=16)
-    with open(path, 'rb') as f:
-        while block := f.read(1 << 20): res.update(block)
-    return res.hexdigest()
+def _digest(path, *stat): return digest(path)[:32] # `stat` so that a changed file is read again
 
 def file_state(
     path:str|Path, # A file
 )->list: # Its size in bytes, and a hash of what is in it
     "Describe a file, so that you notice when it changes."
     stat = Path(path).stat()
-    return [stat.st_size, _digest(str(Path(path).absolute()), stat.st_size, stat.st_mtime_ns)]
+    return [stat.st_size, _digest(Path(path).absolute(), stat.st_size, stat.st_mtime_ns)]
 
 # %% ../../nbs/compare/store.ipynb #b860f3ba
 def folder_state(
@@ -140,14 +135,14 @@ _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency
 LAYER = dict(layer=partial(check_count, least=0), role=check_text, rank=partial(check_count, none=True),
              full=check_count, break_even=check_positive) # what `map` holds for each layer
 _LAYERS, _BOTH = partial(check_each, check=partial(check_fields, fields=LAYER)), 'done failed'
-GROUP = ['task', 'model', 'method', 'allocator', 'budget'] # what the seeds of a mean share
+GROUP = ['task', 'model', 'recipe', 'allocator', 'budget'] # what the seeds of a mean share
 BUSY = .25 # CPUs that other processes use, above which we mark a latency
 
 # %% ../../nbs/compare/store.ipynb #d9519b6e
 SCHEMA = dict(
     status=Field(partial(check_name, names=('done', 'failed')), _BOTH), task=Field(check_text, _BOTH),
     model=Field(check_text, _BOTH), weights_from=Field(check_text, title='weights from'),
-    seed=Field(partial(check_count, least=0), _BOTH, write=_G), method=Field(check_text, _BOTH),
+    seed=Field(partial(check_count, least=0), _BOTH, write=_G), recipe=Field(check_text, _BOTH),
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
     seeds=Field(mean=('score', 'count'), write=_G),
     kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
@@ -375,7 +370,7 @@ def to_table(
     records:dict, # File name -> record
 )->pd.DataFrame: # One row a run, with `COLUMNS`
     "Tabulate records."
-    order = lambda r: (*run_of(r)[:3], r['method'] != 'dense', r['method'], r['allocator'], -r['budget'])
+    order = lambda r: (*run_of(r)[:3], r['recipe'] != 'dense', r['recipe'], r['allocator'], -r['budget'])
     rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')),
                  latency_batch=s['latency_batch'], latency_length=s['latency_length'],
                  latency_busy=(r.get('latency_load') or 0) > BUSY)
@@ -385,10 +380,10 @@ def to_table(
 # %% ../../nbs/compare/store.ipynb #0f1f5a11
 def summarize(
     results:pd.DataFrame, # From `Sweep.results`
-)->pd.DataFrame: # One row for each task, model, method, allocator and budget
+)->pd.DataFrame: # One row for each task, model, recipe, allocator and budget
     "Average runs over seeds, and relate them to the dense model."
     r, key = results[results.status == 'done'], ['task', 'model', 'seed']
-    dense = r[r.method == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
+    dense = r[r.recipe == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
     r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'bytes', 'divergence', 'changed', 'upper') if o not in r)])
     ref = lambda c: dense[c].to_numpy(dtype=float)
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY,
@@ -406,7 +401,7 @@ def summary_text(
     names, sd = short_names(t.model), '' if t.seeds.max() < 2 else ' (sd)'
     scores = [f'{a:.4f}' + (f' ({s:.4f})' if n > 1 else '') for a, s, n in zip(t.score, t.sd, t.seeds)]
     text = lambda c: [cell_text(c, o) for o in t[c]]
-    show = dict(task=t.task, model=[names[o] for o in t.model], method=t.method, allocator=t.allocator,
+    show = dict(task=t.task, model=[names[o] for o in t.model], recipe=t.recipe, allocator=t.allocator,
                 kept=text('kept'), metric=t.metric) | {f'score{sd}': scores}
     if t.divergence.notna().any(): show['divergence'] = text('divergence')
     times = [o + ' *'*busy for o, busy in zip(text('latency_ms'), t.busy)]

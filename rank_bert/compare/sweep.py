@@ -1,4 +1,4 @@
-"""Run tasks x models x methods x budgets x seeds with one call, and resume after an interruption.
+"""Run tasks x models x recipes x budgets x seeds with one call, and resume after an interruption.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/sweep.html.md"""
 
@@ -20,40 +20,38 @@ from safetensors import SafetensorError, safe_open
 
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_positive,
                               check_several, check_text)
-from ..data.glue import glue_source, glue_task, task_folder
-from .methods import Compressor
+from ..data.facts import glue_source, glue_task
+from ..data.glue import task_folder
+from .recipes import SweepJob
 from .runner import Runner
 from rank_bert.compare.store import (Run, Store, dense_run, differences, folder_state, library_versions, settings_hash,
     write_json)
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
 from ..models.encoder import linears
-from ..models.folder import is_model_folder
+from ..models.folder import encoder_folder, is_model_folder, weight_bytes
 from ..shrink.allocate import default_allocator
 from ..models.kinds import mean_divergence, predictions
 from ..shrink.decomposed import check_cost, flops_per_token
-from ..models.sizes import encoder_params
+from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
-from ..shrink.recipe import check_recipe, dense_size, parse
+from ..shrink.recipe import check_recipe, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import tracker
-from ..settings import Fit, Goal, Latency, Rows, Runs, flat
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, flat
 
 # %% ../../nbs/compare/sweep.ipynb #c3554ec1
 class Sweep(Runner):
-    "Compare tasks x models x methods x budgets x seeds, and keep each finished run in a folder."
+    "Compare tasks x models x recipes x budgets x seeds, and keep each finished run in a folder."
     _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
     _labels = True # are there rows with labels to train on?
     @flat
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
         models:str|tuple=('prajjwal1/bert-tiny',), # Names on the hub, or folders
-        methods:str|tuple=('svd',), # Recipes: parts from `part_table`, alone or joined by '+', with settings in brackets
-        budgets:float|tuple=(0.75, 0.5, 0.25), # Fractions of the encoder's linear weights to keep
-        seeds:int|tuple=(42,), # One fine-tuning for each
-        allocators:str|tuple=('default',), # Keys of `ALLOCATORS`, or 'default' for what suits each method
+        grid:Grid=Grid(),
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         rows:Rows.only('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
         fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
@@ -64,14 +62,14 @@ class Sweep(Runner):
         self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
-        self.methods = check_several(methods, 'methods', lambda o: '+'.join(map(str, parse(o))))
-        self.allocators = check_several(allocators, 'allocators', lambda o: default_allocator(o) and o)
-        self.budgets = check_several(budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
+        self.recipes = check_several(grid.recipes, 'recipes', lambda o: '+'.join(map(str, parse(o))))
+        self.allocators = check_several(grid.allocators, 'allocators', lambda o: default_allocator(o) and o)
+        self.budgets = check_several(grid.budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
         check_cost(goal.cost)
         limit = goal if goal.limit else replace(goal, budget=self.budgets[0])
-        for parts in map(parse, self.methods): # can it keep the limit of all runs, and has it what it learns from?
+        for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
             check_recipe(parts, limit if any(p.shrinks for p in parts) else Goal(), texts=True, labels=self._labels)
-        self.seeds = check_several(seeds, 'seeds', partial(check_count, name='seed', least=0))
+        self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         self._check_models()
         check_new(self.folder/'results.csv', overwrite=True, folder=False)
@@ -86,21 +84,22 @@ def _data_folder(self:Sweep, task):
 @patch
 def _check_models(self:Sweep):
     "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
-    for o in (*self.models, self.rows.tokenizer): o and is_model_folder(o)
+    if self.rows.tokenizer: is_model_folder(self.rows.tokenizer)
+    for o in self.models: is_model_folder(o) and weight_bytes(encoder_folder(o))
 
 # %% ../../nbs/compare/sweep.ipynb #58483ce4
 @patch
 def grid(self:Sweep)->list: # `Run`s
     "List all runs."
     budgets, compressed = [1.] if self.goal.limit else self.budgets, []
-    for m in self.methods:
+    for m in self.recipes:
         parts, ways = parse(m), ['none']
         if part := next((p for p in parts if p.ranks), None):
             narrows, ranks = {'heads', 'neurons'} & set(part.chooses), part.chooses[-1] if part.chooses else 'svd'
             ways = dict.fromkeys('optimal' if narrows else default_allocator(o, ranks) for o in self.allocators)
         compressed += itertools.product([m], ways, budgets if any(p.shrinks for p in parts) else [1.])
     begins = lambda m: str(parse(m)[0])
-    axes = [*map(begins, self.methods)], [*dict.fromkeys(o[1] for o in compressed)], [*budgets, 1.]
+    axes = [*map(begins, self.recipes)], [*dict.fromkeys(o[1] for o in compressed)], [*budgets, 1.]
     compressed.sort(key=lambda o: [x.index(v) for x, v in zip(axes, (begins(o[0]), *o[1:]))]) # to share their beginning
     return [run for o in itertools.product(self.tasks, self.models, self.seeds)
             for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
@@ -129,13 +128,13 @@ def settings(self:Sweep,
     run:Run,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
-    parts = [] if run.method == 'dense' else parse(run.method)
+    parts = [] if run.recipe == 'dense' else parse(run.recipe)
     data = dict(n_calibration=self.goal.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
     if parts and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = any(p.shrinks for p in parts)
     data |= {f.name: v for f in fields(Goal) if shrinks and f.name != 'n_samples'
         and (v := getattr(self.goal, f.name)) != f.default}
-    return dict(self.tuning_settings(run), **data, method=run.method, allocator=run.allocator, budget=run.budget,
+    return dict(self.tuning_settings(run), **data, recipe=run.recipe, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)
 
 # %% ../../nbs/compare/sweep.ipynb #327bf88f
@@ -200,16 +199,16 @@ def tune(self:Sweep,
 
 # %% ../../nbs/compare/sweep.ipynb #0a83805e
 @patch
-def _scores(self:Sweep, run, compressor, state):
-    "Score the model of a run; `state` is None for the dense one."
-    learn, outputs = compressor.data, []
-    valid, small = learn.dls.valid, learn.with_model(state.model) if state else learn
+def _scores(self:Sweep, run, job, result):
+    "Score the model of a run; `result` is None for the dense one."
+    learn, outputs = job.data, []
+    valid, small = learn.dls.valid, learn.with_model(result.model) if result else learn
     metrics = small.evaluate(outputs=outputs)
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     res = dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0])
-    if state:
-        if compressor.expected is None: compressor.expected = list(predictions([compressor.model], valid))
-        pairs = zip(compressor.expected, predictions([state.model], valid), strict=True)
+    if result:
+        expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
+        pairs = zip(expected, predictions([result.model], valid), strict=True)
         far = mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs)
         return res | dict(divergence=max(0., far))
     if learn.dls.vocab is None: return res | dict(majority_baseline=0.) # for a correlation
@@ -219,26 +218,26 @@ def _scores(self:Sweep, run, compressor, state):
 
 # %% ../../nbs/compare/sweep.ipynb #0a838061
 @patch
-def _result(self:Sweep, run, compressor, about):
+def _result(self:Sweep, run, job, about):
     "Do one run, and add what `about` says of the dense model."
-    start, dense = time.perf_counter(), compressor.model
-    state = None if run.method == 'dense' else compressor(run)
-    model = state.model if state else dense
+    start, dense = time.perf_counter(), job.dense
+    result = None if run.recipe == 'dense' else job(run)
+    model = result.model if result else dense
     size, length = encoder_params(model), self.latency.latency_length
     ranks = [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape), break_even=break_even(*o.shape))
              for o in linears(model)]
     res = about | dict(kept=size['linear']/dense_size(dense), encoder_params=size['linear'], total_params=size['total'],
         bytes=sum(o.numel()*o.element_size() for o in model.parameters()), map=ranks, architecture=architecture(model),
         flops_per_token=flops_per_token(model, length), latency_ms=None) # until `finish`
-    res |= self._scores(run, compressor, state)
-    if state: res['reused'] = compressor.reused
-    if out := state and state.exported:
+    res |= self._scores(run, job, result)
+    if result: res['reused'] = job.cache_hits
+    if out := result and result.exported:
         res['bytes'] = out.bytes
         res['architecture']['engine'] = [out.engine, out.precision]
-    done = getattr(state and model, 'compression', None)
-    if done and done.nats and parse(run.method)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
+    done = getattr(result and model, 'compression', None)
+    if done and done.nats and parse(run.recipe)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
     if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
-    res['seconds'] = time.perf_counter() - start + (0 if state else about['seconds'])
+    res['seconds'] = time.perf_counter() - start + (0 if result else about['seconds'])
     return dict(status='done', **run._asdict(), **res, device=str(next(model.parameters()).device),
                 threads=torch.get_num_threads(), versions=library_versions())
 
@@ -259,8 +258,8 @@ def start(self:Sweep,
     "Prepare the model that runs start from."
     model, data, about = self._prepare(run, tick)
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.goal.n_samples}.safetensors'
-    compressor = Compressor(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
-    return lambda run: self._result(run, compressor, about)
+    job = SweepJob(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
+    return lambda run: self._result(run, job, about)
 
 # %% ../../nbs/compare/sweep.ipynb #tim10002
 @patch
@@ -269,7 +268,7 @@ def finish(self:Sweep, progress):
     shape = lambda record: settings_hash(record['architecture'])
     for model in self.models:
         records = {r: o for r in self.grid() if r.model == model and (o := self.stored(r) or {}).get('architecture')}
-        dense = next(({shape(o): o['architecture']} for r, o in records.items() if r.method == 'dense'), {})
+        dense = next(({shape(o): o['architecture']} for r, o in records.items() if r.recipe == 'dense'), {})
         runs = {r: o for r, o in records.items() if o['latency_ms'] is None}
         others = {shape(o): o['architecture'] for o in runs.values() if shape(o) not in dense}
         for some in list(chunked(others.items(), 7)) or [{}]*bool(runs):

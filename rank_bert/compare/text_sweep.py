@@ -1,4 +1,4 @@
-"""Compare models, methods and budgets on your own file of texts and labels.
+"""Compare models, recipes and budgets on your own file of texts and labels.
 
 Docs: https://rank-bert.github.io/rank_bert/compare/text_sweep.html.md"""
 
@@ -18,7 +18,7 @@ from ..train.glue_learner import text_learner
 
 # %% ../../nbs/compare/text_sweep.ipynb #2e297519
 class TextSweep(Sweep):
-    "Compare models x methods x budgets x seeds on your own rows."
+    "Compare models x recipes x budgets x seeds on your own rows."
     _task_name = staticmethod(str)
     @delegates(Sweep.__init__, but=['tasks', 'source'])
     def __init__(self,

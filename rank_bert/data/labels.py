@@ -71,11 +71,11 @@ class Labels:
     def __init__(self,
         train:pd.DataFrame, # Training set, from `read_data`
         label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1
-        sep:str=None, # Separator of the labels, if a text has several in one string
+        label_sep:str=None, # Separator of the labels, if a text has several in one string
         vocab:list=None, # Names of the classes in order; None to find them
         regression:bool=None, # Scores rather than classes? None to find out
     ):
-        self.col, self.sep, self.columns = label_col, sep, isinstance(label_col, (list, tuple))
+        self.col, self.sep, self.columns = label_col, label_sep, isinstance(label_col, (list, tuple))
         labels = self.read(train)
         self.several = not regression and is_multi_label(labels)
         names = label_col if self.columns else vocab or train.attrs.get('classes', {}).get(label_col)

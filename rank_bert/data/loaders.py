@@ -173,20 +173,20 @@ class TextDLs(DataLoaders):
         return TextDL(TextItems(tok, None, d.tokenizer, d.vocab, d.text_cols, d.max_length), bs=bs, device=self.device)
 
 # %% ../../nbs/data/loaders.ipynb #e6e70ecf
-@delegates(tokenize_cached, but=['texts', 'pairs', 'names'])
+_LABELS = 'label_sep', 'vocab', 'regression'
+
+@delegates(Labels.__init__, but=['train'])
+@delegates(tokenize_cached, keep=True, but=['texts', 'pairs', 'names'])
 def text_dls(
     data, # File (csv, tsv, json, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     text_cols:str|list=None, # One or two column names; None to find them
     label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1
-    label_sep:str=None, # Separator of the labels, if a text has several in one string
     valid=None, # Split name(s), other data, or the fraction to set aside; None for a validation split, else a fifth
     bs:int=32, # Batch size
     max_length:int=128, # Most tokens of a text (or pair), special ones included
     n_train:int=None, # At most this many training rows, drawn at random
     seed:int=42, # Decides the rows drawn, the rows set aside and the batches
-    vocab:list=None, # Names of the classes in order; None to find them
-    regression:bool=None, # Scores rather than classes? None to find out
     split_seed:int=None, # Decides the rows set aside instead of `seed`
     val_bs:int=None, # Batch size for validation; None for twice `bs`
     device=None, # Where batches go; None for a GPU if there is one
@@ -197,7 +197,7 @@ def text_dls(
     check_count(n_train, 'n_train', none=True); check_count(val_bs, 'val_bs', none=True)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)
-    labels = Labels(train, label_col, label_sep, vocab, regression)
+    labels = Labels(train, label_col, **{k: kwargs.pop(k) for k in _LABELS if k in kwargs})
     items = []
     for split, t in dict(train=draw_rows(train, n_train, seed), **valids).items():
         if not len(t): raise ValueError(f'{split} has no rows')

@@ -15,7 +15,7 @@ from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.encoder import is_linear, open_linears
 from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
-from .plan import METHOD, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
+from .plan import METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
 from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
@@ -23,14 +23,15 @@ class RankPlanConfig(QuantizationConfigMixin):
     "The part of `config.json` that holds a rank plan."
     def __init__(self,
         plan:dict=None, # Module name -> rank
-        version:int=1, # Version of this format
+        version:int=VERSION, # Of this format
         heads:dict=None, # Attention block -> [heads, features of each], where they differ from the config
         neurons:dict=None, # Layer out of the neurons -> their number, where it differs from the config
         tied:dict=None, # Another name of a module that is used twice -> its first name
         **kwargs,
     ):
-        if version != 1:
-            raise ValueError(f"the rank plan in config.json has format version {version!r}, not 1: update rank_bert")
+        if version != VERSION:
+            way = 'it was saved by an earlier rank_bert, so compress the dense model again' if version == 1 else 'update rank_bert'
+            raise ValueError(f"the rank plan in config.json has format version {version!r}, not {VERSION}: {way}")
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version

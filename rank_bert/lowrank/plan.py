@@ -165,7 +165,7 @@ def plan_of(
         if isinstance(m, (LowRankLinear, LowRankEmbedding))}
 
 # %% ../../nbs/lowrank/plan.ipynb #1c436c2f
-METHOD = 'rank_bert'
+METHOD, VERSION = 'rank_bert', 2 # what config.json says of a model that only we can open
 
 def used_twice(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -202,7 +202,7 @@ def record_plan(
     if tied: sizes['tied'] = tied
     for m in enc.modules(): # other models may share its configs
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
-    record = dict(quant_method=METHOD, version=1, plan=plan, **sizes)
+    record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)
     for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
         if (plan or sizes) and not any(hasattr(vars(c).get('save_pretrained'), '_before') for c in type(cfg).__mro__):
             raise ImportError(f'rank_bert has no hook in {type(cfg).__name__} of this transformers, so what you save '

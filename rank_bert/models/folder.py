@@ -28,6 +28,31 @@ def named_errors(
     except ValueError as e: raise ValueError(f'{what}: {shorten_error(e)}') from e
     except Exception as e: raise ValueError(f'{what}: {type(e).__name__}: {shorten_error(e)}') from e
 
+# %% ../../nbs/models/folder.ipynb #f01d0e01
+_FOREIGN = {'*.gguf': 'llama.cpp', 'meta.json': 'spaCy', '*.nemo': 'NeMo', '*.onnx': 'ONNX', '*.h5': 'TensorFlow'}
+
+def encoder_folder(
+    folder:str|Path, # Folder of a saved model
+)->Path: # The same, or what is in it, or what its adapters were trained on
+    "Find the folder that holds an encoder's config.json; raise `OSError` or `ValueError` if there is none."
+    p = expanded(folder)
+    if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
+    if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
+    if (p/'config.json').exists(): return p
+    why = 'has no config.json: it is not the folder of a saved model'
+    if (f := p/'modules.json').is_file():
+        with named_errors(f): inner, kind = (json_object(f, list)[0][k] for k in ('path', 'type'))
+        if (p/inner).resolve().parent == p.resolve() and (p/inner/'config.json').is_file(): return p/inner
+        why = f"must start with one transformers encoder, got {kind.rpartition('.')[2]}"
+    elif (f := p/'adapter_config.json').is_file():
+        base = str(json_object(f).get('base_model_name_or_path'))
+        if (expanded(base)/'config.json').is_file(): return expanded(base)
+        why = (f'holds adapters only, and their model ({base}) is no folder here: put them on it with load_lora, and save '
+               'what merge_lora makes of both')
+    elif of := next((v for k, v in _FOREIGN.items() if any(p.glob(k))), None):
+        why = f'holds a model of {of}: pass the folder of one that transformers saved'
+    raise FileNotFoundError(f'{p} {why}')
+
 # %% ../../nbs/models/folder.ipynb #f01d0009
 _MOST = dict(num_labels=100_000, num_hidden_layers=1000, n_layers=1000, n_layer=1000, num_hidden_groups=100,
              inner_group_num=10)
@@ -47,14 +72,25 @@ def model_config(
     folder:str|Path, # Folder of a saved model
 )->dict: # What its config.json holds
     "Read the settings of a model; raise `OSError` or `ValueError` if the folder has none."
-    p = expanded(folder)
-    if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
-    if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
-    if (f := p/'config.json').exists(): return check_settings(json_object(f), f)
-    if (p/'adapter_config.json').exists():
-        raise FileNotFoundError(f'{p} holds adapters only: put them on their model with load_lora, '
-                                'or make one model of both with merge_lora')
-    raise FileNotFoundError(f'{p} has no config.json: it is not the folder of a saved model')
+    f = encoder_folder(folder)/'config.json'
+    settings = check_settings(json_object(f), f)
+    if 'pretrained_cfg' not in settings: return settings
+    raise ValueError(f'{folder} holds a model of timm: pass the folder of one that transformers saved')
+
+# %% ../../nbs/models/folder.ipynb #f01d0e04
+def sentence_class(
+    name:str|Path, # Folder of a saved model, or a name
+    **kwargs # For a name: as for `hf_hub_download`
+)->str: # Such as 'SentenceTransformer' or 'CrossEncoder'; None if another library saved it
+    "Tell which class of sentence-transformers saved a model."
+    def find(file):
+        if (f := expanded(name)/file).is_file() or not kwargs or expanded(name).is_dir(): return f if f.is_file() else None
+        from huggingface_hub import errors, hf_hub_download
+        try: return hf_hub_download(name, file, **kwargs)
+        except (OSError, errors.EntryNotFoundError, errors.HFValidationError): return None
+    if not find('modules.json'): return None
+    f = find('config_sentence_transformers.json')
+    return str((json_object(f) if f else {}).get('model_type', 'SentenceTransformer'))
 
 # %% ../../nbs/models/folder.ipynb #ee1fd84c
 _FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2vec-text', 'longformer', 'mpnet')
@@ -96,7 +132,11 @@ def weight_bytes(
     for f in files:
         with named_errors(f):
             if f.suffix == '.safetensors': safe_open(f, 'pt').__enter__()
-    return sum(f.stat().st_size for f in files)
+    if files: return sum(f.stat().st_size for f in files)
+    if (folder/'deploy.json').is_file():
+        raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or pass '
+                                'the folder that it was exported from')
+    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the model again')
 
 # %% ../../nbs/models/folder.ipynb #239b7ac1
 def saved_settings(

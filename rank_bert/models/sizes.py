@@ -9,6 +9,7 @@ __all__ = ['parameter_parts', 'encoder_params']
 
 # %% ../../nbs/models/sizes.ipynb #0size003
 import re
+from math import prod
 import torch.nn as nn
 from .encoder import encoder_of, linears
 
@@ -31,6 +32,13 @@ def parameter_parts(
     parts = {k: {} for k in ('linear', 'embeddings', 'head', 'other')}
     for n, p in enc.named_parameters(): parts[part(n, p)][n] = p
     return parts
+
+# %% ../../nbs/models/sizes.ipynb #siz41001
+def dense_size(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->int: # Weights that the linear layers of the encoder would have if all of them were dense
+    "Count the weights that budgets are fractions of."
+    return sum(prod(o.shape) for o in linears(model))
 
 # %% ../../nbs/models/sizes.ipynb #80414d3f
 def encoder_params(

@@ -17,21 +17,20 @@ from xml.etree import ElementTree
 
 import numpy as np, pandas as pd, torch
 from fastcore.basics import chunked
-from transformers import AutoModelForSequenceClassification
 
 from ..checks import check_count, check_name
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from rank_bert.ship.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, processor_of, run_longest,
+from rank_bert.ship.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of, run_longest,
     write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.encoder import encoder_of
-from ..models.base_models import get_encoder, get_tokenizer, open_model
-from ..models.folder import check_length, model_config, saved_settings
+from ..models.opener import get_tokenizer, open_model, quiet_transformers
+from ..models.folder import check_length, saved_settings
 from ..models.sizes import encoder_params, parameter_parts
-from ..models.kinds import DIVERGENCES, prediction_of
+from ..models.kinds import KINDS, prediction_of
 from ..models.hooks import frozen
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
@@ -76,20 +75,18 @@ def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
     results = None
     if isinstance(model, (str, Path)):
-        folder = expanded(model)
-        config, settings = model_config(folder), saved_settings(folder)
-        if (folder/'modules.json').is_file():
-            with needs_extra('dev'): from sentence_transformers import SentenceTransformer
-            model = SentenceTransformer(str(folder), device='cpu', local_files_only=True)
-            own, length = model.tokenizer, model.max_seq_length
-        else:
-            classifier = 'SequenceClassification' in str(config.get('architectures'))
-            model = open_model(AutoModelForSequenceClassification, folder)[0] if classifier else get_encoder(folder)
-            own, length = get_tokenizer(folder), settings.get('max_length')
-            if settings: results = folder/'results.json'
+        folder, opened = expanded(model), open_model(model, tokenizer)
+        model, own = opened.model, opened.tokenizer or get_tokenizer(model)
+        length = getattr(model, 'max_seq_length', None) or saved_settings(folder).get('max_length')
+        if saved_settings(folder): results = folder/'results.json'
     elif hasattr(model, 'dls'): model, own, length = model.model, model.dls.tokenizer, model.dls.max_length
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
-    tokenizer = tokenizer or own
+    if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
+    tokenizer, kind, through = tokenizer or own, type(model).__name__, type(getattr(model, 'activation_fn', None)).__name__
+    if kind in ('SparseEncoder', 'MultiVectorEncoder') or kind == 'CrossEncoder' and through != 'Identity':
+        what = 'gives other than dense vectors, and a graph does not: export model[0].model.base_model'
+        if kind == 'CrossEncoder': what = f'passes scores through {through}, and a graph does not: export model[0].model'
+        raise ValueError(f'{kind} {what}')
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
@@ -142,8 +139,8 @@ def _seal(folder, settings):
 def _write_export(source, dense, graph, traced, folder, to, precision, processor):
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if graph.pooled:
-        with needs_extra('dev'): from sentence_transformers import models as known
-        graph.model.save_pretrained(str(folder), create_model_card=False)
+        with needs_extra('embeddings'): from sentence_transformers import models as known
+        with quiet_transformers(): graph.model.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
         modules = json_object(folder/'modules.json', list)
         for o in modules:
@@ -156,10 +153,9 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     tokenizer.save_pretrained(folder)
     if source.results: shutil.copyfile(source.results, folder/'results.json')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
-    classifier = graph.kind.endswith('classification')
-    settings = dict(version=1, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
+    settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
-        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if classifier else [],
+        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
         inputs=graph.inputs, max_length=source.max_length,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
@@ -196,13 +192,13 @@ def compare_engines(
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
     times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
-    want, rows, kind = in_torch.outputs(texts), [], graph.kind
+    want, rows, kind = in_torch.outputs(texts), [], KINDS[graph.kind]
     for k, t in times.items():
         gaps, mb = (0., 0.), None
         if p := predictors.get(k):
             got = p.outputs(texts)
-            gap = DIVERGENCES[kind](torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
-            gaps = float(gap), changed_answers(want, got, kind).mean() if kind.endswith('classification') else 0.
+            gap = kind.divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
+            gaps = float(gap), changed_answers(want, got, kind.name).mean() if kind.labelled else 0.
             mb = sum(o.stat().st_size for o in (folders[k]/GRAPHS[k[0]]).parent.iterdir())/1e6
         rows.append((*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps, mb))
     return pd.DataFrame(rows, columns='engine precision ms speedup divergence changed mb'.split())
@@ -246,7 +242,7 @@ def outputs_of(
     source, # `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
     bs:int=32, # Batch size
-)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `DIVERGENCES`
+)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     if isinstance(source, (str, Path)) and (Path(source)/MANIFEST).is_file():
         p = Predictor(source, torch.get_num_threads())

@@ -14,9 +14,10 @@ from huggingface_hub import HfApi, ModelCardData
 
 from .runtime import read_manifest
 from ..io import expanded
+from ..models.answers import KINDS
 
 # %% ../../nbs/ship/hub.ipynb #hu000006
-_TASK = dict(embedding='feature-extraction', regression='text-classification')
+_TASK = dict(encode='feature-extraction', predict='text-classification')
 _USE = """
 It answers texts without PyTorch:
 
@@ -34,15 +35,15 @@ def export_card(
     settings:dict, # What `deploy.json` holds
 )->str: # Text of a `README.md`
     "Write the model card of an exported model."
-    m, embeds = settings, settings['kind'] == 'embedding'
+    m, method = settings, KINDS[settings['kind']].method
     data = ModelCardData(library_name=m['engine'], tags=['rank_bert', m['engine'], m['precision']],
-                         pipeline_tag=_TASK.get(m['kind'], 'text-classification'))
+                         pipeline_tag=_TASK[method])
     facts = dict(engine=m['engine'], precision=m['precision'], kind=m['kind'].replace('_', ' '),
                  labels=', '.join(m['labels']), **{'longest text': f"{m['max_length']} tokens"})
     facts |= {f'bytes, {k}': f'{a:,} (dense, float32: {b:,})' for k, (a, b) in m['bytes'].items()}
     if m.get('promise'): facts['promise'] = m['promise']['says']
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v)
-    use = _USE.format(**m, method='encode' if embeds else 'predict')
+    use = _USE.format(**m, method=method)
     return f'---\n{data.to_yaml()}\n---\n\n# Exported by rank_bert\n\n| | |\n| --- | --- |\n{rows}\n{use}'
 
 # %% ../../nbs/ship/hub.ipynb #hu000009

@@ -21,7 +21,7 @@ from ..io import digest, needs_extra
 from ..models.encoder import encoder_of, family_of, input_names
 from ..models.embedder import embedding_features, sentence_encoder
 from ..models.folder import shorten_error
-from ..models.kinds import prediction_of
+from ..models.kinds import KINDS, prediction_of
 
 # %% ../../nbs/ship/onnx.ipynb #dx000006
 class TextGraph(nn.Module):
@@ -37,8 +37,10 @@ class TextGraph(nn.Module):
         self.enc, self.family = encoder_of(self.model), family_of(self.model)
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))
-        if z.ndim != 2: raise ValueError(f'{self} predicts for every token, and we export predictions for texts only')
-        self.outputs = ['sentence_embedding', 'last_hidden_state'] if self.kind == 'embedding' else ['logits']
+        if z.ndim != 2:
+            raise ValueError(f'{self} predicts for every token, and we export predictions for texts only: export the '
+                             f'encoder in it, its {self.enc.base_model_prefix}, for embeddings')
+        self.outputs = KINDS[self.kind].outputs
 
     def __str__(self): return f'{type(self.enc).__name__} (model type {self.enc.config.model_type!r})'
 

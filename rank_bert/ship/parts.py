@@ -9,6 +9,7 @@ __all__ = []
 
 # %% ../../nbs/ship/parts.ipynb #24dpa003
 import copy, tempfile
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 import torch
@@ -16,6 +17,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
 from .export import GRAPHS, export
 from .runtime import Predictor
+from ..models.answers import KINDS
 from ..models.encoder import encoder_of
 from ..models.batches import tokenizer_of
 from ..shrink.recipe import PARTS, Part
@@ -46,12 +48,12 @@ class Exported:
 # %% ../../nbs/ship/parts.ipynb #24dpa007
 def _exported(engine, precision):
     "Make the function of a part that exports."
-    def f(state, to:str=engine):
-        new, out, learn = copy.deepcopy(state.model), Exported(to, precision), state.learner
-        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(state.dense), None)
-        export(new, tok, out.folder, to, precision, longest)
-        if hasattr(encoder_of(new), 'classifier'): _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
-        return state.with_model(new, exported=out)
+    def f(step, to:str=engine):
+        new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
+        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(step.job.dense), None)
+        made = export(new, tok, out.folder, to, precision, longest)
+        if KINDS[made.kind].method == 'predict': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
+        return replace(step.result, model=new, exported=out)
     return f
 
 for name, engine in dict(fp32='onnx', int8='onnx', bf16='openvino', fp16='openvino').items():

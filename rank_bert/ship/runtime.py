@@ -17,10 +17,11 @@ from tokenizers import Tokenizer
 
 from ..checks import check_answers, check_count, check_name
 from ..io import digest, expanded, json_object, json_text, needs_extra
+from ..models.answers import KINDS
 from ..models.folder import named_errors, shorten_error
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
-MANIFEST = 'deploy.json'
+MANIFEST, VERSION = 'deploy.json', 2
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 
 # %% ../../nbs/ship/runtime.ipynb #dr000007
@@ -47,7 +48,9 @@ def read_manifest(
     if not file.is_file():
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
-    check_count(m.get('version'), f"'version' of {file}", most=1)
+    if m.get('version') != VERSION:
+        way = 'it is of an earlier rank_bert, so export the model again' if m.get('version') == 1 else 'update rank_bert'
+        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):
@@ -116,11 +119,6 @@ def _input_arrays(rows, m, lengths=()):
         at = slice(0, o.shape[1]) if m['padding_side'] == 'right' else slice(width - o.shape[1], width)
         for k, v in zip(m['inputs'], o): x[k][i, at] = v
     return x
-
-# %% ../../nbs/ship/runtime.ipynb #dr000028
-_TO_PROBABILITIES = dict(
-    single_label_classification=lambda z: (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True),
-    multi_label_classification=lambda z: 1/(1 + np.exp(-z)), regression=lambda z: z)
 
 # %% ../../nbs/ship/runtime.ipynb #4e2cf50b
 def run_longest(
@@ -219,9 +217,9 @@ class Predictor:
         m = self.settings
         return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
 
-    def _require(self, kinds, method):
-        if self.kind in kinds: return
-        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call {method}")
+    def _require(self, method):
+        if (own := KINDS[self.kind].method) == method: return
+        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call {own}")
 
     def outputs(self, texts, bs=32):
         "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
@@ -245,17 +243,14 @@ class Predictor:
 
     def predict_proba(self, texts, bs=32):
         "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, raw values for a regression."
-        self._require(_TO_PROBABILITIES, 'encode')
-        return _TO_PROBABILITIES[self.kind](self.outputs(texts, bs))
+        self._require('predict')
+        return KINDS[self.kind].probabilities(self.outputs(texts, bs))
 
     def predict(self, texts, bs=32):
         "Give for each text the name of its label, a list of names where several hold, or the value of a regression."
-        p = self.predict_proba(texts, bs)
-        if self.kind == 'regression': return (p[:, 0] if p.shape[-1] == 1 else p).tolist()
-        if self.kind == 'single_label_classification': return [self.labels[i] for i in p.argmax(-1)]
-        return [[self.labels[i] for i in np.flatnonzero(row > .5)] for row in p]
+        return [KINDS[self.kind].label(p, self.labels) for p in self.predict_proba(texts, bs)]
 
     def encode(self, texts, bs=32):
         "Give the embedding of each text, `(n, size)`."
-        self._require(('embedding',), 'predict')
+        self._require('encode')
         return self.outputs(texts, bs)

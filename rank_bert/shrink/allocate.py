@@ -160,7 +160,7 @@ def default_allocator(
     "Resolve the allocator 'default'."
     best = 'optimal' if narrows or method in (None, 'kronecker') else 'uniform'
     if how == 'default': return best
-    check_name(how, 'allocator', ['default', *ALLOCATORS])
+    check_name(how, 'allocator', ['default', *ALLOCATORS.names()])
     if narrows and how != 'optimal':
         raise ValueError(f"heads, neurons and ranks are chosen together by allocator 'optimal', got {how!r}")
     return how

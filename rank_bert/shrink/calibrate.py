@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/calibrate.html.md"""
 __all__ = ['Calibration', 'calibrate']
 
 # %% ../../nbs/shrink/calibrate.ipynb #dd07a0c0
-import json, zlib
+import json
 from functools import partial
 from pathlib import Path
 import torch, torch.nn as nn
@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..checks import check_count, check_each, check_fields, check_name, check_text, shown
-from ..io import new_file
+from ..io import digest, new_file
 from ..models.encoder import encoder_of, family_of, linears, open_linears
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
@@ -28,26 +28,14 @@ from ..models.hooks import frozen, hooked
 from rank_bert.shrink.statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
     WordStatistics, cotangent)
 
-# %% ../../nbs/shrink/calibrate.ipynb #47c541b6
-def _crc(params):
-    "Compute a checksum of the bytes of some tensors."
-    crc = 0
-    for p in params: crc = zlib.crc32(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), crc)
-    return crc
-
 # %% ../../nbs/shrink/calibrate.ipynb #a4b1e626
 def fingerprint(
     model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Layer name -> [out, in, checksum of its parameters]
-    "Compute what tells the linear layers of one model from those of another."
-    return {l.name: [*l.shape, _crc(l.module.parameters())] for l in linears(model)}
-
-# %% ../../nbs/shrink/calibrate.ipynb #d2d17d06
-def rest_fingerprint(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # 'embeddings', 'head' and 'other' -> checksum of its parameters
-    "Compute what tells the rest of one model from that of another."
-    return {k: _crc(ps.values()) for k, ps in parameter_parts(model).items() if k != 'linear'}
+)->dict: # Layer name -> shape and digest of its parameters; '/embeddings', '/head' and '/other' -> digest of the rest
+    "Compute what tells one model from another."
+    key = lambda ps: digest(*(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy() for p in ps))[:16]
+    layers = {l.name: f'{tuple(l.shape)} {key(l.module.parameters())}' for l in linears(model)}
+    return layers | {f'/{k}': key(ps.values()) for k, ps in parameter_parts(model).items() if k != 'linear'}
 
 # %% ../../nbs/shrink/calibrate.ipynb #878270b6
 class Calibration(dict):
@@ -60,10 +48,8 @@ class Calibration(dict):
         prints:dict=None, # `fingerprint` of the model
         words:dict=None, # Statistics of the word embedding: `counts` (words,) and `grad_second_moment` (out, out)
         rows:dict=None, # Layer name -> rows that it has seen, where these are not the tokens
-        rest:dict=None, # `rest_fingerprint` of the model
     ):
-        self.samples, self.tokens, self.fisher, self.prints = samples, tokens, fisher, prints
-        self.rows, self.rest = rows or {}, rest
+        self.samples, self.tokens, self.fisher, self.prints, self.rows = samples, tokens, fisher, prints, rows or {}
         counts = lambda n: dict(samples=samples, tokens=self.rows.get(n, tokens))
         super().__init__({n: Statistics(s, **counts(n)) for n, s in stats.items()})
         self.words = Statistics(words or {}, **counts(None))
@@ -170,8 +156,7 @@ def calibrate(
         if not all_finite(v):
             raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
     rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
-    return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows,
-        rest_fingerprint(model))
+    return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows)
 
 # %% ../../nbs/shrink/calibrate.ipynb #c7980067
 @patch
@@ -188,21 +173,13 @@ def save(self:Calibration,
             else: same[f'{n}/{k}'] = first
     tensors.update({f'/{k}': v for k, v in self.words.items() if torch.is_tensor(v)})
     about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows,
-        rest=self.rest, same=same)
+        same=same)
     with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
 # %% ../../nbs/shrink/calibrate.ipynb #fe61b242
-_CRC = partial(check_count, least=0)
-
-def _check_print(value, name):
-    "Raise `ValueError` unless `value` is what `fingerprint` gives for a layer."
-    if len(check_each(value, name, _CRC)) == 3: return value
-    raise ValueError(f'{name} must be [out, in, checksum], got {value!r:.60}')
-
+_counts, _texts = (partial(check_each, check=f, kind=dict) for f in (check_count, check_text))
 _ABOUT = dict(samples=check_count, tokens=check_count, fisher=lambda v, n: v is None or check_text(v, n),
-    prints=partial(check_each, check=_check_print, kind=dict), rows=partial(check_each, check=check_count, kind=dict),
-    rest=partial(check_fields, fields=dict.fromkeys(('embeddings', 'head', 'other'), _CRC)),
-    same=partial(check_each, check=check_text, kind=dict)) # what the header holds
+    prints=_texts, rows=_counts, same=_texts) # what the header holds
 
 # %% ../../nbs/shrink/calibrate.ipynb #fe61b244
 @patch(cls_method=True)
@@ -220,7 +197,7 @@ def load(cls:Calibration,
         if not all_finite(v): raise ValueError(f"{file}: {k} is NaN or infinite, so calibrate again")
     try: about = check_fields(json.loads(about), 'the header', _ABOUT)
     except (ValueError, TypeError, RecursionError) as e: raise ValueError(f"{file} is not a calibration: {e}") from None
-    stats = {n: {} for n in ('', *about['prints'])}
+    stats = {n: {} for n in ('', *about['prints']) if not n.startswith('/')}
     try: tensors.update({k: tensors[v] for k, v in about['same'].items()})
     except KeyError as e: raise ValueError(f"{file} is not a calibration: it has no tensor {e}") from None
     for k, v in tensors.items():
@@ -249,17 +226,17 @@ def check(self:Calibration,
     here, now = self.prints, fingerprint(model)
     if odd := sorted(set(here)^set(now)):
         raise ValueError(f"this calibration is of another model: only one of the two has a layer {odd[0]!r}")
-    for n, (*shape, crc) in now.items():
-        if here[n][:2] != shape:
-            raise ValueError(f"this calibration is of another model: {n} is {tuple(here[n][:2])} there and "
-                f"{tuple(shape)} here")
-        if here[n][2] != crc:
-            raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
-    parts, enc = dict(embeddings='embeddings', head='head', other='norms or biases'), encoder_of(model)
-    unused = [] if self.fisher and enc.base_model is not enc else ['head']
-    if changed := [parts[k] for k, crc in rest_fingerprint(model).items() if k not in unused and self.rest[k] != crc]:
-        raise ValueError(f"this calibration is of the same linear layers with other {' and '.join(changed)}: "
-            "calibrate this model")
+    parts, enc = {'/embeddings': 'embeddings', '/head': 'head', '/other': 'norms or biases'}, encoder_of(model)
+    unused = [] if self.fisher and enc.base_model is not enc else ['/head']
+    changed = [n for n in now if here[n] != now[n] and n not in unused]
+    if n := next((n for n in changed if n not in parts), None):
+        was, now_is = (o[n].rpartition(' ')[0] for o in (here, now)) # shapes
+        if was != now_is:
+            raise ValueError(f"this calibration is of another model: {n} is {was} there and {now_is} here")
+        raise ValueError(f"this calibration is of other weights: {n} has changed since; calibrate this model")
+    if changed:
+        raise ValueError("this calibration is of the same linear layers with other "
+            f"{' and '.join(parts[n] for n in changed)}: calibrate this model")
 
 # %% ../../nbs/shrink/calibrate.ipynb #cded70ab
 def check_calibration(

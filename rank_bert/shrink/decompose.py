@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/decompose.html.md"""
 __all__ = ['decompose']
 
 # %% ../../nbs/shrink/decompose.ipynb #f9586617
-import torch, torch.nn as nn
+import inspect, torch, torch.nn as nn
 from ..checks import check_count
 from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
 from ..lowrank.layers import LowRankLinear, check_finite, take_over
@@ -26,7 +26,7 @@ def decomposition(
     mean='mean', # The statistic that corrects the bias, where it is known
     nats=False, # Is half the sum of the squares left out an estimate of the increase in loss?
 ):
-    "Register a function `f(weight, stats) -> Factors` as a decomposition method."
+    "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for one."
     def _register(f):
         f.needs, f.mean, f.nats = (needs,) if isinstance(needs, str) else tuple(needs), mean, nats
         return DECOMPOSITIONS.add(name)(f)
@@ -97,6 +97,7 @@ def factorise(
     method:str='svd', # Name in `DECOMPOSITIONS`
     stats:dict=None, # Statistics of the layer, from a `Calibration`
     name:str='the layer', # What to call it in an error
+    seed:int=42, # For a method that draws
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
     f, w, stats = get_decomposition(method), linear.weight.detach(), Statistics(stats or {})
@@ -107,7 +108,8 @@ def factorise(
         lacks = ', '.join(missing)
         raise ValueError(f"method {method!r} needs {lacks} of {name}: calibrate(model, batches) gives them")
     stats = stats.to(w.device)
-    return f(w, (stats if linear.bias is not None else stats.uncentred()) or None)
+    own = dict(seed=seed) if 'seed' in inspect.signature(f).parameters else {}
+    return f(w, (stats if linear.bias is not None else stats.uncentred()) or None, **own)
 
 # %% ../../nbs/shrink/decompose.ipynb #87bc1164
 @torch.inference_mode(False)

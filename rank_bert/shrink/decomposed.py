@@ -21,7 +21,7 @@ from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from ..models.kinds import embeds
-from .calibrate import Calibration, calibrate, fingerprint, rest_fingerprint
+from .calibrate import Calibration, calibrate, fingerprint
 from .decompose import truncate_factors, factorise, get_decomposition
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
@@ -47,11 +47,12 @@ class Decomposed:
         n_samples:int=1024, # Sentences to use of batches
         progress:bool=True, # Show progress bars?
         known:dict=None, # Name -> `Factors` of layers that were decomposed before, by this method and data
+        seed:int=42, # For a method that draws
     ):
         refuse_adapters(model)
         self.model, self.method, self.f = model, method, get_decomposition(method)
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
-        self.prints = fingerprint(model), rest_fingerprint(model)
+        self.prints = fingerprint(model)
         if data is None and self.f.needs:
             raise ValueError(f"method {method!r} needs to see data: pass data=calibrate(model, batches), "
                 "or the batches themselves; 'svd' needs none")
@@ -61,7 +62,7 @@ class Decomposed:
         self.calibration = stats = data
         self.bar = dict(desc=f'decompose ({method})', disable=not progress, leave=False)
         layers = {l.name: l.module for l in linears(model)}
-        self.factors = Lazily(layers, lambda n: factorise(layers[n], method, stats and stats[n], n), known)
+        self.factors = Lazily(layers, lambda n: factorise(layers[n], method, stats and stats[n], n, seed), known)
 
     @property
     def spectra(self):
@@ -73,7 +74,8 @@ class Decomposed:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposed.ipynb #2a1300e3
-MEASURES = Registry('cost') # name -> function of a model that measures a function of (rank, out, in)
+# name -> function of a model that measures a function of (rank, out, in)
+MEASURES = Registry('cost', {'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
 
 @MEASURES.add('latency')
 def latency_of(
@@ -259,7 +261,7 @@ def check(self:Decomposed,
 ):
     "Raise unless this is `model` as it is now, decomposed by `method`."
     if self.method != method:
-        raise ValueError(f"the model was decomposed by {self.method!r}: pass method={self.method!r}, or decompose it "
+        raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
-    if self.prints != (fingerprint(model), rest_fingerprint(model)):
+    if self.prints != fingerprint(model):
         raise ValueError("the Decomposed is of another model, or the weights have changed since: decompose this model")

@@ -12,7 +12,7 @@ import copy, math, time
 import torch, torch.nn as nn
 from ..checks import check_fraction
 from ..models.encoder import encoder_of
-from .calibrate import Calibration, calibrate, rest_fingerprint
+from .calibrate import Calibration, calibrate, fingerprint
 from .decomposed import record_of
 from ..models.sizes import encoder_params
 from ..lowrank.layers import LowRankEmbedding, break_even, replace_layers
@@ -56,7 +56,7 @@ def compress_embedding(
     cal = getattr(data, 'calibration', data)
     if cal is not None and not isinstance(cal, Calibration):
         cal = calibrate(model, cal, n_samples, statistics='grad_second_moment', progress=progress)
-    elif cal and cal.rest is not None and cal.rest['embeddings'] != rest_fingerprint(model)['embeddings']:
+    elif cal and cal.prints and cal.prints.get('/embeddings') != fingerprint(model)['/embeddings']:
         raise ValueError('this calibration is of other embeddings: calibrate this model')
     new, done, words = copy.deepcopy(model), record_of(model), cal.words if cal else {}
     old = encoder_of(new).get_input_embeddings()

@@ -18,7 +18,7 @@ from ..checks import check_count, check_positive
 from ..models.encoder import encoder_of, family_of, open_linears
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import DIVERGENCES, embeds, loss_increase, prediction_of
+from ..models.kinds import KINDS, embeds, loss_increase, prediction_of
 from ..models.batches import batches_from, packs, sentences
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
@@ -84,7 +84,7 @@ def loss(self:Healing, rows):
     "Compare the model in training with the dense one on some texts."
     z, kind, states, y, _ = self.see(self.model, rows)
     wanted, hidden = zip(*map(self.targets(rows).get, y))
-    loss = DIVERGENCES[kind](torch.cat(wanted), z.float()).mean()
+    loss = KINDS[kind].divergence(torch.cat(wanted), z.float()).mean()
     if not self.tokens: return loss
     hidden = torch.cat(hidden).float()
     off = (states.float() - hidden).square().sum((0, 2))/hidden.square().sum((0, 2))
@@ -200,9 +200,10 @@ def heal(
 
 # %% ../../nbs/shrink/heal.ipynb #4ff108ba
 @part('heal', needs='texts', statistics=())
-def heal_part(state, minutes:float=10, steps:int=None, lr:float=5e-4):
+def heal_part(step, minutes:float=10, steps:int=None, lr:float=5e-4):
     "Train factors, biases and norms toward the dense model, without labels."
-    texts = state.learner.dls.train.new() if state.learner else state.texts if state.data is None else state.data
-    new = heal(state.dense, state.model, texts, minutes, steps, lr, seed=state.goal.seed, progress=state.progress)
-    if new.heal.stopped and not state.may_stop: raise KeyboardInterrupt
+    job = step.job
+    texts = job.learner.dls.train.new() if job.learner else job.texts if iter(job.data) is job.data else job.data
+    new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
+    if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

@@ -16,7 +16,7 @@ from scipy.interpolate import PchipInterpolator
 from ..checks import check_fraction
 from ..models.encoder import attentions, encoder_of, feed_forwards, linears
 from .allocate import Choices, get_cost, layer_choices, optimal
-from .calibrate import Calibration, check_calibration, fingerprint, rest_fingerprint
+from .calibrate import Calibration, check_calibration, fingerprint
 from .heads import head_importance, prune_heads
 from ..lowrank.linalg import damped_root, gram_singular_values, to_float64
 from .neurons import Level, check_neurons, inner_rows, narrow, neuron_inputs, removals
@@ -155,7 +155,7 @@ def narrowed(
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
         stats[o.outer.name] = stats[o.outer.name].at(inputs=k.keep)
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}
-    return new, Calibration(stats, **about, prints=fingerprint(new), rest=rest_fingerprint(new))
+    return new, Calibration(stats, **about, prints=fingerprint(new))
 
 # %% ../../nbs/shrink/offers.ipynb #0a16e9cc
 @torch.inference_mode(False)

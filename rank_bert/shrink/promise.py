@@ -12,17 +12,17 @@ import dataclasses, warnings
 from dataclasses import InitVar, dataclass
 from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
-import torch.nn.functional as F
 from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
-from ..models.kinds import predictions
+from ..models.kinds import KINDS, predictions
+from ..settings import Goal, option
 
 # %% ../../nbs/shrink/promise.ipynb #prom0039
 def changed_answers(
     dense_out, # Outputs of the dense model `(texts, outputs)`: logits, predictions or embeddings
     small_out, # Those of the compressed model
-    kind:str, # A key of `DIVERGENCES`, as `predictions` yields it
+    kind:str, # A key of `KINDS`, as `predictions` yields it
     tolerance:float=None, # Least change that counts, for 'regression' and 'embedding'; None there: nearest neighbours
 )->np.ndarray: # 1 for each text whose answer changed, else 0
     "Tell which answers changed."
@@ -31,17 +31,7 @@ def changed_answers(
         raise ValueError(f"outputs must have the same shape (texts, outputs), got {tuple(a.shape)}, {tuple(b.shape)}")
     if not a.isfinite().all(): raise ValueError("some outputs of the dense model are NaN or infinite: nothing to keep")
     check_positive(tolerance, 'tolerance', none=True)
-    if kind == 'single_label_classification': moved = a.argmax(-1) != b.argmax(-1)
-    elif kind == 'multi_label_classification': moved = ((a > 0) != (b > 0)).any(-1)
-    elif tolerance is None and kind == 'embedding': # nearest neighbours of one half in the other half
-        if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
-        found, asked = torch.randperm(len(a), generator=torch.Generator().manual_seed(0)).chunk(2)
-        a, b = (u[asked] @ u[found].T for u in (F.normalize(o, dim=-1) for o in (a, b.nan_to_num(0, 0, 0))))
-        moved = a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
-    elif tolerance is None:
-        raise ValueError("one output is a regression: give its tolerance, in units of the target")
-    else: moved = ((a - b).abs().amax(-1) if kind == 'regression' else 1 - F.cosine_similarity(a, b)) > tolerance
-    return (moved | ~b.isfinite().all(-1)).double().numpy()
+    return KINDS[kind].changed(a, b, tolerance).double().numpy()
 
 # %% ../../nbs/shrink/promise.ipynb #prom0044
 class Tried(NamedTuple):
@@ -49,9 +39,6 @@ class Tried(NamedTuple):
     budget:float # Fraction kept
     changed:float # Answers that changed, or the sum of the losses
     upper:float # Upper bound on the share of all answers
-
-_WHAT = dict(single_label_classification='labels', multi_label_classification='sets of labels',
-    regression='predictions', embedding='embeddings')
 
 @dataclass
 class Promise:
@@ -69,7 +56,7 @@ class Promise:
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):
-        what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else _WHAT[self.kind]
+        what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else KINDS[self.kind].answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
         return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
@@ -129,7 +116,7 @@ def fixed_sequence(
 def outputs_on(
     model:nn.Module, # A transformers model, or a module that contains one
     batches, # Any iterable of `(x, y)` or `x`
-)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `DIVERGENCES`
+)->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Collect what a model predicts for all texts, in an order that depends on their lengths alone."
     found = [(z[0].detach().cpu(), kind) for z, kind, _ in predictions([model], batches)]
     if not found: raise ValueError("there are no texts set aside: the batches are empty")
@@ -210,3 +197,17 @@ def set_aside(
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
+
+# %% ../../nbs/shrink/promise.ipynb #se000006
+def promise_texts(
+    data, # Texts or batches, or a learner
+    goal:Goal, # With the seed
+)->tuple: # What to fit to, and the texts set aside
+    "Set texts aside: half of those given, but at most 2,000, or the validation texts of a learner."
+    if data is None:
+        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
+    if not hasattr(data, 'dls'): return set_aside(data, seed=goal.seed)
+    warnings.warn(f"{option('max_changed')} is promised for texts like the validation texts, which we set aside without "
+        "their labels: all other texts that we know are those that the model was trained on. Pass texts that it will "
+        "read to be promised for those")
+    return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]

@@ -19,7 +19,7 @@ from ..models.encoder import encoder_of, family_of, linears, open_linears
 from ..models.embedder import run_encoder, sentence_encoder
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
-from ..models.kinds import DIVERGENCES, check_head, embeds, predictions
+from ..models.kinds import KINDS, check_head, embeds, predictions
 from ..models.batches import TextTokens, batches_from, packs_for, sentences, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, quick_products, to_float64, truncated_svd
@@ -268,7 +268,7 @@ def hold_out(
     fit = [r for i, r in enumerate(rows) if (i + 1) % every] if len(rows) >= every else rows[:len(rows) - len(held)]
     if not fit:
         raise ValueError(f"refit needs sentences to fit on and to hold out, got {len(rows)} in all: pass more batches, "
-            "or refit=False to `compress`")
+            "or a recipe without refit")
     return fit, held
 
 # %% ../../nbs/shrink/refit.ipynb #0refit39
@@ -280,7 +280,7 @@ def divergences(
     "Measure how far the predictions of several models are from the dense one's."
     found = []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
-        ds = torch.stack([DIVERGENCES[kind](a.double(), b.double()) for b in others])
+        ds = torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others])
         found.append((ds*mask).sum(-1) if ds.ndim > 2 else ds)
     return torch.cat(found, 1)
 

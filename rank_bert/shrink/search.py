@@ -8,32 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/search.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/search.ipynb #se000003
-import time, warnings
 from bisect import bisect_right
 from dataclasses import replace
-import torch.nn as nn
 from ..models.encoder import encoder_of
-from .allocate import BudgetError
-from ..models.batches import choose_texts, split_batch
-from .calibrate import Calibration
-from .decomposed import Decomposed, record_of
-from .promise import changed_answers, outputs_on, promise, set_aside
-from .recipe import State, apply_recipe, finish_recipe
 from ..settings import Goal, option
-
-# %% ../../nbs/shrink/search.ipynb #se000006
-def promise_texts(
-    data, # Texts or batches, or a learner
-    goal:Goal, # With the seed
-)->tuple: # What to fit to, and the texts set aside
-    "Set texts aside: half of those given, but at most 2,000, or the validation texts of a learner."
-    if data is None or isinstance(data, (Calibration, Decomposed)):
-        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
-    if not hasattr(data, 'dls'): return set_aside(data, seed=goal.seed)
-    warnings.warn(f"{option('max_changed')} is promised for texts like the validation texts, which we set aside without "
-        "their labels: all other texts that we know are those that the model was trained on. Pass texts that it will "
-        "read to be promised for those")
-    return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
+from .allocate import BudgetError
+from .decomposed import record_of
+from .promise import changed_answers, outputs_on, promise
+from .recipe import Job, Result, run
 
 # %% ../../nbs/shrink/search.ipynb #se000010
 BUDGETS = .9, .8, .7, .6, .5, .4, .35, .3, .25, .2, .15, .1, .07, .05
@@ -49,41 +31,31 @@ def sequence_of(
     return [*BUDGETS[:begin:3], *BUDGETS[begin:]]
 
 # %% ../../nbs/shrink/search.ipynb #se000015
-def _ids(batch): return tuple(split_batch(batch)[0]['input_ids'].flatten().tolist())
-
 def search(
-    state:State, # The first one, with texts to learn from
+    job:Job, # With texts to learn from, and texts set aside
     parts:list, # From `parse`
-    aside, # Texts or batches that no model was trained on or fitted to
-    start:float=None, # Time at which it all began, default: now
-)->nn.Module: # Whose `.compression` has the `Promise` in it
+    config:Goal, # With the promise
+)->Result: # The `.compression` of its model has the `Promise` in it
     "Shrink a model to the smallest budget that keeps a promise."
-    start, goal = start or time.time(), state.goal
-    if state.learner: # whose validation texts may be among its training rows
-        seen = {_ids(o) for o in aside}
-        state = replace(state, texts=[o for o in state.texts if _ids(o) not in seen])
-    shrinks = [i for i, p in enumerate(parts) if p.shrinks]
-    def apply(state, budget, begin, end=None):
-        goal_now = replace(goal, max_changed=None, budget=budget)
-        return apply_recipe(parts, replace(state, goal=goal_now, may_stop=False), begin, end)
+    shrinks, job.may_stop = [i for i, p in enumerate(parts) if p.shrinks], False
+    at = lambda budget: replace(config, max_changed=None, budget=budget)
     def candidates():
-        whole, texts = apply(state, 1., 0, shrinks[0]), state.texts[:500]
-        before, kind = outputs_on(state.dense, texts)
+        whole, texts = run(job, parts[:shrinks[0]], at(1.)), job.texts[:500]
+        before, kind = outputs_on(job.dense, texts)
         def changed(budget):
-            try: after, _ = outputs_on(apply(whole, budget, shrinks[0], shrinks[-1] + 1).model, texts)
+            try: small = run(job, parts[:shrinks[-1] + 1], at(budget), whole).model
             except BudgetError: return 1.
-            return changed_answers(before, after, kind, goal.tolerance).mean()
-        for b in sequence_of(changed, goal.max_changed):
-            try: end = apply(whole, b, shrinks[0])
+            return changed_answers(before, outputs_on(small, texts)[0], kind, config.tolerance).mean()
+        for b in sequence_of(changed, config.max_changed):
+            try: small = run(job, parts, at(b), whole)
             except BudgetError: return
-            model = finish_recipe(end, 0.)
-            if end.exported and not hasattr(encoder_of(model).forward, 'engine'):
-                raise ValueError(f"{end.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
+            if small.exported and not hasattr(encoder_of(small.model).forward, 'engine'):
+                raise ValueError(f"{small.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
                     f"and promise over the export by export(..., {option('max_changed')})")
-            if getattr(model, 'compression', None) is None:
-                model.compression = replace(record_of(model), budget=b, recipe='+'.join(end.done))
-            yield b, model
-    res = promise(state.dense, candidates(), aside, goal.max_changed, goal.confidence, goal.tolerance)
+            if getattr(small.model, 'compression', None) is None:
+                small.model.compression = replace(record_of(small.model), budget=b, recipe='+'.join(small.done))
+            yield b, small.model
+    res = promise(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance)
     model, res.model = res.model, None
-    model.compression = replace(model.compression, promise=res, seconds=time.time() - start)
-    return model
+    model.compression = replace(model.compression, promise=res, seconds=job.seconds)
+    return Result(model, exported=getattr(model, 'exported', None))

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/speed.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/speed.ipynb #sp000003
-import copy, time
+import copy
 from dataclasses import dataclass, replace
 from functools import partial
 import numpy as np, torch, torch.nn as nn
@@ -18,8 +18,8 @@ from ..models.encoder import encoder_of, input_names, linears
 from .allocate import BudgetError
 from .decomposed import MEASURES, record_of
 from .latency import in_turns, timed_call
-from .recipe import State, apply_recipe, finish_recipe
-from ..settings import batch_shape, option
+from .recipe import Job, Result, run
+from ..settings import Goal, batch_shape, option
 
 # %% ../../nbs/shrink/speed.ipynb #sp000006
 def engine_of(
@@ -89,48 +89,45 @@ class Speedup:
 
 # %% ../../nbs/shrink/speed.ipynb #sp000016
 def speed_search(
-    state:State, # The first one
+    job:Job, # With the model
     parts:list, # From `parse`
-    start:float=None, # Time at which it all began, default: now
-)->nn.Module: # Whose `.compression` has the `Speedup` in it
+    config:Goal, # With the speed-up
+)->Result: # The `.compression` of its model has the `Speedup` in it
     "Shrink a model until it is as fast as asked."
-    start, goal, dense = start or time.time(), state.goal, state.dense
-    engine, (bs, length) = engine_of(goal.to), batch_shape(goal.speed_at)
-    table = MEASURES.find(engine)(dense, tokens=bs*length)
+    engine, (bs, length), dense = engine_of(config.to), batch_shape(config.speed_at), job.dense
+    table, asked = MEASURES.find(engine)(dense, tokens=bs*length), config.speedup
     prepare = table.whole or run_in_torch
     slow = run_in_torch(dense, bs, length)
-    goal = replace(goal, speedup=None, to=None, cost=table)
-    at = lambda budget: replace(goal, budget=budget)
+    at = lambda budget: replace(config, speedup=None, to=None, cost=table, budget=budget)
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
-    whole = apply_recipe(parts, replace(state, goal=at(1.)), 0, shrinks[0])
-    unit, aim = _turn(slow), 1.02*state.goal.speedup # a little more, for the noise
+    whole = run(job, parts[:shrinks[0]], at(1.))
+    unit, aim = _turn(slow), 1.02*asked # a little more, for the noise
     layers = sum(table(None, *l.shape) for l in linears(dense))/unit # all in units of the time in PyTorch
     rest = max(0., 1/np.median(speed_ratios(slow, prepare(dense, bs, length))) - layers)
     least, most, best, tried = 0., 1., None, []
     budget = min(1., max(.02, (1/aim - rest)/layers))
     for _ in range(7):
-        try: small = apply_recipe(parts, replace(whole, goal=at(budget)), shrinks[0], shrinks[-1] + 1)
+        try: small = run(job, parts[:shrinks[-1] + 1], at(budget), whole)
         except BudgetError: least = budget # no ranks are so low
         else:
             ratios = speed_ratios(slow, prepare(small.model, bs, length))
             reached = float(np.median(ratios))
             tried.append((reached, budget))
             rest = 1/reached - budget*layers
-            if reached < state.goal.speedup: most = budget
+            if reached < asked: most = budget
             else:
-                best, least = (small, Speedup(state.goal.speedup, reached, *map(float, median_interval(ratios)),
-                    len(ratios), engine, goal.speed_at, budget)), budget
-                if reached < 1.05*state.goal.speedup or budget == 1: break
+                best, least = (small, Speedup(asked, reached, *map(float, median_interval(ratios)), len(ratios), engine,
+                    config.speed_at, budget)), budget
+                if reached < 1.05*asked or budget == 1: break
         if most - least < .01: break
         line = (1/aim - rest)/layers
         budget = line if least < line < most else (least + most)/2
     if best is None:
         seen = 'no ranks are so low'
         if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
-        raise ValueError(f"{option('speedup')} {state.goal.speedup:g} is out of reach in {engine} at {goal.speed_at}: "
+        raise ValueError(f"{option('speedup')} {asked:g} is out of reach in {engine} at {config.speed_at}: "
             f"{seen}. Ask for less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
     small, measured = best
-    state = apply_recipe(parts, replace(small, goal=at(measured.budget)), shrinks[-1] + 1)
-    model = finish_recipe(state, time.time() - start)
-    model.compression = replace(record_of(model), speedup=measured)
-    return model
+    res = run(job, parts, at(measured.budget), small)
+    res.model.compression = replace(record_of(res.model), speedup=measured, seconds=job.seconds)
+    return res

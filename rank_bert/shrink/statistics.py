@@ -13,7 +13,7 @@ from functools import partial
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from ..models.encoder import encoder_of
-from ..models.kinds import prediction_of
+from ..models.kinds import KINDS, prediction_of
 from ..lowrank.linalg import to_float64
 from ..models.batches import TextTokens
 
@@ -122,31 +122,6 @@ class Moments:
             self.done = (m + self.shift).float(), second.addr_(m, m, alpha=-1).float()
         return self.done
 
-# %% ../../nbs/shrink/statistics.ipynb #ba95b62e
-def signs(z, gen):
-    "Draw v with E[v v^T] = I."
-    return torch.randint(0, 2, z.shape, generator=gen).to(z)*2 - 1
-
-def softmax_cotangent(z, gen):
-    "Draw v with E[v v^T] = diag(p) - p p^T."
-    p = z.softmax(-1)
-    e = p.sqrt()*signs(z, gen)
-    return e - p*e.sum(-1, keepdim=True)
-
-def sigmoid_cotangent(z, gen):
-    "Draw v with E[v v^T] = diag(p (1-p))."
-    p = z.sigmoid()
-    return (p*(1 - p)).sqrt()*signs(z, gen)
-
-TRUE_COTANGENTS = dict(regression=signs, embedding=signs, single_label_classification=softmax_cotangent,
-    multi_label_classification=sigmoid_cotangent) # kind of prediction -> f(prediction, generator), of its shape
-
-# %% ../../nbs/shrink/statistics.ipynb #2df9287e
-EMPIRICAL_COTANGENTS = dict(
-    single_label_classification=lambda z, y: z.softmax(-1) - nn.functional.one_hot(y.long(), z.shape[-1]).to(z),
-    multi_label_classification=lambda z, y: z.sigmoid() - y.to(z),
-    regression=lambda z, y: z - y.to(z).reshape(z.shape))
-
 # %% ../../nbs/shrink/statistics.ipynb #0288549e
 def cotangent(
     model:nn.Module, # A transformers model, or a module that contains one
@@ -157,8 +132,9 @@ def cotangent(
 )->tuple: # The prediction, an embedding at length 1, and the gradient of the loss in it, of the same shape
     "Run a model, and find what to pull back through it."
     z, kind = prediction_of(model, x)
+    row = KINDS[kind]
     if kind == 'embedding': z = nn.functional.normalize(z.float(), dim=-1)
-    if fisher == 'true': v = TRUE_COTANGENTS[kind](z.detach(), gen)
+    if fisher == 'true': v = row.draw(z.detach(), gen)
     elif kind == 'embedding' or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(encoder_of(model)).__name__} is neither: use 'true'")
@@ -170,7 +146,7 @@ def cotangent(
         if (bad := (y < 0)|(y >= n) if classes else ~y.isfinite()).any():
             raise ValueError(f"fisher='empirical' needs labels, {f'0 to {n - 1}' if classes else 'all finite'}, "
                 f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
-        v = EMPIRICAL_COTANGENTS[kind](z.detach(), y.to(z.device))
+        v = row.gradient(z.detach(), y.to(z.device))
     return z, v*x['attention_mask'][..., None].to(v) if z.ndim > 2 else v
 
 # %% ../../nbs/shrink/statistics.ipynb #cfc7ed1d

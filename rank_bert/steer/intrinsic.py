@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/intrinsic.html.md"""
 __all__ = ['intrinsic_dimension']
 
 # %% ../../nbs/steer/intrinsic.ipynb #2f1bdcbf
-import hashlib, json, warnings
+import json, warnings
 
 import pandas as pd, torch
 from fastai.callback.core import Callback
@@ -19,6 +19,7 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from ..checks import check_count, check_fraction
+from ..io import digest
 from ..registry import Registry
 
 # %% ../../nbs/steer/intrinsic.ipynb #2bb2ee41
@@ -75,8 +76,7 @@ class Subspace(nn.Module):
         self.projection = Projection(n, d - m, method, seed)
         self.start, self.sizes = [p.detach().clone() for p in self.moved], [sum(p.numel() for p in g) for g in groups]
         start = save({str(i): o.cpu().contiguous() for i, o in enumerate(self.start)})
-        self.settings = dict(d=d, method=method, layerwise=layerwise, seed=seed, n=n,
-                             start=hashlib.blake2b(start, digest_size=16).hexdigest())
+        self.settings = dict(d=d, method=method, layerwise=layerwise, seed=seed, n=n, start=digest(start))
         self.v = nn.Parameter(torch.zeros(d - m, device=device), requires_grad=False)
         self.scale = nn.Parameter(torch.ones(m, device=device), requires_grad=False) if m else None
     @property

@@ -12,9 +12,10 @@ import copy
 import numpy as np
 from fastai.torch_core import set_seed
 from ..models.encoder import linears
+from ..models.sizes import dense_size
 from ..shrink.allocate import default_allocator
 from ..shrink.decomposed import Decomposed
-from ..shrink.recipe import State, dense_size, part
+from ..shrink.recipe import part
 from .adapters import add_lora, merge_lora
 from ..train.distill import DistilCallback
 from .galore import GaLore
@@ -25,76 +26,76 @@ from ..train.student import distil_init
 from .switch import LowRankSwitch
 
 # %% ../../nbs/steer/parts.ipynb #24tpa007
-def _trained(state, *cbs, epochs=1, lr=None, prepare=None, **kwargs):
-    "Train a copy of the model of a state; `kwargs` are for its training data loader."
-    dls = copy.copy(state.learner.dls)
-    dls.loaders = [state.learner.dls.train.new(**kwargs), *state.learner.dls.loaders[1:]]
-    learn = state.learner.with_model(copy.deepcopy(state.model), dls)
+def _trained(step, *cbs, epochs=1, lr=None, prepare=None, **kwargs):
+    "Train a copy of the model of a step; `kwargs` are for its training data loader."
+    dls = copy.copy(step.job.learner.dls)
+    dls.loaders = [step.job.learner.dls.train.new(**kwargs), *step.job.learner.dls.loaders[1:]]
+    learn = step.job.learner.with_model(copy.deepcopy(step.model), dls)
     if prepare: learn = prepare(learn)
-    lr = lr or state.lr or default_lr(state.learner.model)
-    set_seed(state.goal.seed)
-    if state.progress: learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
+    lr = lr or step.job.lr or default_lr(step.job.learner.model)
+    set_seed(step.config.seed)
+    if step.job.progress: learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
     else:
         with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
     return learn
 
 # %% ../../nbs/steer/parts.ipynb #24tpa009
 @part('retune', needs='labels')
-def retune(state, epochs:int=1, lr:float=None, bs:int=None):
+def retune(step, epochs:int=1, lr:float=None, bs:int=None):
     "Train on, perhaps with another batch size."
-    return _trained(state, epochs=epochs, lr=lr, **(dict(bs=bs) if bs else {})).model
+    return _trained(step, epochs=epochs, lr=lr, **(dict(bs=bs) if bs else {})).model
 
 @part('distil', needs='labels')
-def distil(state, epochs:int=1, lr:float=None, temperature:float=2.):
+def distil(step, epochs:int=1, lr:float=None, temperature:float=2.):
     "Train on with the fine-tuned model as the teacher."
-    return _trained(state, DistilCallback(state.dense, temperature), epochs=epochs, lr=lr).model
+    return _trained(step, DistilCallback(step.job.dense, temperature), epochs=epochs, lr=lr).model
 
 # %% ../../nbs/steer/parts.ipynb #24tpa010
 @part('lora', needs='labels')
-def lora(state, r:int=8, variant:str='lora', alpha:float=16., epochs:int=1, lr:float=None):
+def lora(step, r:int=8, variant:str='lora', alpha:float=16., epochs:int=1, lr:float=None):
     "Train an update of low rank and the head, and add it to the weights."
-    adapt = lambda learn: add_lora(learn, r, variant, alpha=alpha, seed=state.goal.seed)
-    return merge_lora(_trained(state, epochs=epochs, lr=lr, prepare=adapt)).model
+    adapt = lambda learn: add_lora(learn, r, variant, alpha=alpha, seed=step.config.seed)
+    return merge_lora(_trained(step, epochs=epochs, lr=lr, prepare=adapt)).model
 
 # %% ../../nbs/steer/parts.ipynb #3e90ddc9
 @part('galore', needs='labels')
-def galore(state, rank:int=16, every:int=200, scale:float=.25, epochs:int=1, lr:float=None):
+def galore(step, rank:int=16, every:int=200, scale:float=.25, epochs:int=1, lr:float=None):
     "Train on with an optimizer that sees gradients of low rank."
-    return _trained(state, GaLore(rank, every, scale), epochs=epochs, lr=lr).model
+    return _trained(step, GaLore(rank, every, scale), epochs=epochs, lr=lr).model
 
 # %% ../../nbs/steer/parts.ipynb #64fbfbb7
 @part('penalty', needs='labels')
-def penalty(state, weight:float=.1, every:int=5, decoupled:bool=True, epochs:int=1, lr:float=None):
+def penalty(step, weight:float=.1, every:int=5, decoupled:bool=True, epochs:int=1, lr:float=None):
     "Train on with the nuclear norms of the weights in the loss."
-    return _trained(state, NuclearNormPenalty(weight, every=every, decoupled=decoupled), epochs=epochs, lr=lr).model
+    return _trained(step, NuclearNormPenalty(weight, every=every, decoupled=decoupled), epochs=epochs, lr=lr).model
 
 # %% ../../nbs/steer/parts.ipynb #24tpa013
-def _plan_by_svd(state):
+def _plan_by_svd(step):
     "Share the budget by the singular values of the weights."
-    d = state.once('singular values', None, lambda: Decomposed(state.model, 'svd', progress=False))
-    fraction = min(1., state.goal.budget*dense_size(state.dense)/dense_size(state.model))
-    return d.plan(fraction, default_allocator(state.goal.allocator, 'svd'))
+    d = step.cached('singular values', None, lambda: Decomposed(step.model, 'svd', progress=False))
+    fraction = min(1., step.config.budget*dense_size(step.job.dense)/dense_size(step.model))
+    return d.plan(fraction, default_allocator(step.config.allocator, 'svd'))
 
 # %% ../../nbs/steer/parts.ipynb #d28e539d
 @part('projection', needs='labels', shrinks=True, ranks=True)
-def projection(state, every:int=1, epochs:int=1, lr:float=None):
+def projection(step, every:int=1, epochs:int=1, lr:float=None):
     "Train on with weights of the ranks of the budget, and factorise them at the end."
-    plan = _plan_by_svd(state)
-    learn = _trained(state, RankProjection(plan, every), epochs=epochs, lr=lr)
+    plan = _plan_by_svd(step)
+    learn = _trained(step, RankProjection(plan, every), epochs=epochs, lr=lr)
     return Decomposed(learn.model, 'svd', progress=False).truncate(plan)
 
 # %% ../../nbs/steer/parts.ipynb #35a0c615
 @part('switch', needs='labels', shrinks=True, ranks=True)
-def switch(state, at:float=.5, epochs:int=1, lr:float=None):
+def switch(step, at:float=.5, epochs:int=1, lr:float=None):
     "Train on, and factorise to the ranks of the budget after `at` epochs."
-    return _trained(state, LowRankSwitch(at, _plan_by_svd(state)), epochs=epochs, lr=lr).model
+    return _trained(step, LowRankSwitch(at, _plan_by_svd(step)), epochs=epochs, lr=lr).model
 
 # %% ../../nbs/steer/parts.ipynb #24tpa015
 @part('layers', shrinks=True)
-def layers(state):
+def layers(step):
     "Keep some of the layers, at equal distances from the first to the last."
-    n = len({o.layer for o in linears(state.model)})
-    fraction = min(1., state.goal.budget*dense_size(state.dense)/dense_size(state.model))
+    n = len({o.layer for o in linears(step.model)})
+    fraction = min(1., step.config.budget*dense_size(step.job.dense)/dense_size(step.model))
     kept = int(fraction*n + 1e-9)
-    if kept: return distil_init(state.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
-    raise ValueError(f'layers keeps at least one of {n}, so a budget of {state.goal.budget:.4g} is too small: raise it')
+    if kept: return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
+    raise ValueError(f'layers keeps at least one of {n}, so a budget of {step.config.budget:.4g} is too small: raise it')

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ..checks import check_count
-from ..models.kinds import DIVERGENCES
+from ..models.answers import KINDS
 
 # %% ../../nbs/train/distances.ipynb #e2f55a25
 def _at_least_float32(t):
@@ -30,14 +30,14 @@ def soft_loss(
     student:torch.Tensor, # Logits `(n, labels)`, or `(n, length, words)` of a language model
     teacher:torch.Tensor, # Logits of the same shape
     temperature:float=2., # Higher temperatures give the unlikely labels more weight
-    kind:str='single_label_classification', # Kind of head, see `problem_type`
+    kind:str='single_label_classification', # Kind of head, a key of `KINDS`
     mask:torch.Tensor=None, # `(n, length)`, 0 for padding; used for a language model only
 )->torch.Tensor: # Nats a text, or a token of a language model
     "Compute the divergence of softened predictions, times the square of the temperature."
     if student.shape != teacher.shape:
         raise ValueError(f'the student gives logits of shape {tuple(student.shape)}, the teacher '
                          f'{tuple(teacher.shape)}: choose a teacher of the same task and labels')
-    each = DIVERGENCES[kind](_at_least_float32(teacher)/temperature, _at_least_float32(student)/temperature)
+    each = KINDS[kind].divergence(_at_least_float32(teacher)/temperature, _at_least_float32(student)/temperature)
     return temperature**2*_mean_of_tokens(each, mask if each.ndim > 1 else None)
 
 # %% ../../nbs/train/distances.ipynb #a443bbad

@@ -19,7 +19,7 @@ from torch import nn
 
 from ..checks import check_name, check_positive
 from ..models.encoder import encoder_of
-from ..models.base_models import BertWrapper, problem_type
+from ..models.base_models import BertWrapper
 from ..models.hooks import hooked
 from .distances import DISTIL_LOSSES, Seen, check_heads, match_layers
 from .learner import model_of
@@ -39,7 +39,7 @@ def _check_pair(student, teacher):
         facts.append({
             'task': getattr(learn, 'task', '') or None,
             'kind of task': type(enc).__name__.partition('For')[2] or 'none (a bare encoder has no logits)',
-            'kind of head': problem_type(enc.config), 'number of labels': enc.config.num_labels,
+            'kind of head': BertWrapper(enc).kind, 'number of labels': enc.config.num_labels,
             'labels': None if any(v.startswith('label_') for v in names) else names,
             'vocabulary size': enc.config.vocab_size, 'words': tokenizer and tokenizer.get_vocab()})
     for k, ours in facts[0].items():
@@ -98,7 +98,7 @@ class DistilCallback(Callback):
     def asks(self, what): return any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
     def after_cancel_batch(self): self.close()
     def __getstate__(self):
-        left_out = ('teacher', 'projection', '_seen', '_watch', '_model', '_read')
+        left_out = ('teacher', 'projection', '_seen', '_watch', '_model', '_reader')
         return {**self.__dict__, **dict.fromkeys(left_out), '_undo': []}
 
 # %% ../../nbs/train/distill.ipynb #5d1d0016
@@ -143,7 +143,7 @@ def before_fit(self:DistilCallback):
             opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
             getattr(opt, 'opt', opt).state.pop(w, None)
         self._undo.append(remove)
-    self.rows, self._model, self._read = [], teacher, BertWrapper(teacher)._inputs
+    self.rows, self._model, self._reader = [], teacher, BertWrapper(teacher)
     self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
@@ -193,8 +193,8 @@ def after_pred(self:DistilCallback):
     if out is None:
         raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
                          'nothing to compare: put the model into a BertWrapper')
-    with torch.no_grad(): theirs = self._model(**self._read(x), **ask)
-    mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), problem_type(self._model.config)
+    with torch.no_grad(): theirs = self._model(**self._reader._inputs(x), **ask)
+    mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), self._reader.kind
     def matched(o, layers):
         hidden = 'output_hidden_states' in ask and [o.hidden_states[i] for i in (0, *layers)]
         return Seen(o.logits, hidden,

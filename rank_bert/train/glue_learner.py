@@ -14,16 +14,13 @@ from pathlib import Path
 from fastcore.meta import delegates
 from torch import nn
 
-from ..data.glue import GLUE_TASKS, glue_dls, glue_source, glue_task, sample_tokenizer, task_folder
+from ..data.facts import glue_source, glue_task
+from ..data.glue import glue_dls, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
-from ..models.base_models import get_tokenizer
+from ..models.opener import get_tokenizer
 from ..models.folder import is_model_folder
 from ..settings import option
 from .learner import EncoderLearner, encoder_learner
-
-# %% ../../nbs/train/glue_learner.ipynb #6dc6a4b6
-GLUE_METRICS = {t: ['accuracy'] for t in GLUE_TASKS} | dict(
-    cola=['matthews_correlation'], mrpc=['f1', 'accuracy'], qqp=['f1', 'accuracy'], stsb=['pearson', 'spearman'])
 
 # %% ../../nbs/train/glue_learner.ipynb #e2de40cc
 def _tokenizer_for(model, source, tokenizer):
@@ -31,7 +28,8 @@ def _tokenizer_for(model, source, tokenizer):
     if tokenizer is not None:
         return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
     named = not isinstance(model, nn.Module)
-    if str(source) == 'sample' and not (named and is_model_folder(model)): return sample_tokenizer(), True
+    folder = named and is_model_folder(model) # refuses a folder of another library
+    if str(source) == 'sample' and not folder: return sample_tokenizer(), True
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e:
@@ -52,12 +50,12 @@ def glue_learner(
     **kwargs
 )->EncoderLearner: # Ready to fit
     "Make a learner that fine-tunes `model` on a GLUE task."
-    task, source = glue_task(task).name, glue_source(source)
+    of, source = glue_task(task), glue_source(source)
     if str(source) not in ('sample', 'hub'):
-        task_folder(task, source) # report a wrong folder before a missing tokenizer
+        task_folder(of.name, source) # report a wrong folder before a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
-    dls = glue_dls(task, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
-    return encoder_learner(dls, model, pretrained, GLUE_METRICS[task], own_vocab, seed=seed, task=task, **kwargs)
+    dls = glue_dls(of.name, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
+    return encoder_learner(dls, model, pretrained, of.metrics, own_vocab, seed=seed, task=of.name, **kwargs)
 
 # %% ../../nbs/train/glue_learner.ipynb #b7c40b64
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task'])

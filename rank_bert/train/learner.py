@@ -28,12 +28,12 @@ from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
 from ..io import check_space, new_folder
 from ..models.encoder import encoder_of
-from rank_bert.models.base_models import (BertWrapper, check_finite_weights, evaluating, problem_type,
-    quiet_transformers)
+from ..models.answers import KINDS
+from ..models.base_models import BertWrapper, evaluating
+from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import classifier_for
-from rank_bert.train.scores import (DEFAULT_METRICS, HeadLoss, HeadMetric, check_loss, check_metrics,
-    label_weights, score)
+from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, score
 
 # %% ../../nbs/train/learner.ipynb #6e413cb1
 def train_only(
@@ -126,7 +126,7 @@ class EncoderLearner(Learner):
     @property
     def hf_model(self): return encoder_of(self.model)
     @property
-    def kind(self): return problem_type(self.hf_model.config)
+    def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
@@ -160,10 +160,10 @@ def encoder_learner(
     set_seed(seed)
     hf = classifier_for(dls, model, pretrained, own_vocab, pooling, task)
     kind = hf.config.problem_type
-    if class_weights is not None and kind == 'regression':
+    if class_weights is not None and not KINDS[kind].labelled:
         raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
     weights = None if class_weights is None else label_weights(class_weights, dls.train.dataset.y, dls.vocab)
-    loss, names = HeadLoss(kind, weight=weights), listify(metrics) or DEFAULT_METRICS[kind]
+    loss, names = HeadLoss(kind, weight=weights), listify(metrics) or KINDS[kind].metrics
     check_metrics(names, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
@@ -218,13 +218,6 @@ def evaluate(self:EncoderLearner,
         res |= {k+name: v for k, v in values.items()}
     return res
 
-# %% ../../nbs/train/learner.ipynb #c656fd7d
-def _decision(p, kind, names):
-    "Turn one row of probabilities into what `predict` returns."
-    if kind == 'regression': return float(p[0]), float(p[0]), torch.as_tensor(p)
-    i = [i for i, v in enumerate(p) if v > 0.5] if kind == 'multi_label_classification' else int(p.argmax())
-    return [names[j] for j in i] if isinstance(i, list) else names[i], i, torch.as_tensor(p)
-
 # %% ../../nbs/train/learner.ipynb #f1a4dd53
 @patch
 def predict(self:EncoderLearner,
@@ -237,7 +230,8 @@ def predict(self:EncoderLearner,
     items = list(texts if pairs is None else zip(texts, pairs))
     batches = zip(encode_texts(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
     probs = np.concatenate([self.model.predict_proba(x, o) for x, o in batches])
-    res = L(_decision(p, self.kind, self.hf_model.config.id2label) for p in probs)
+    kind, names = KINDS[self.kind], self.hf_model.config.id2label
+    res = L((kind.label(p, names), kind.label(p, range(len(p))), torch.as_tensor(p)) for p in probs)
     return res[0] if one else res
 
 # %% ../../nbs/train/learner.ipynb #5d1a0038

@@ -15,7 +15,8 @@ from torch import nn
 
 from ..io import expanded
 from ..models.encoder import encoder_of, family_of
-from ..models.base_models import BERT_CONFIGS, get_pretrained_model, get_tokenizer, problem_type
+from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
+from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
 
 # %% ../../nbs/train/match.ipynb #e85e4162
@@ -76,7 +77,7 @@ def classifier_for(
         if ours != theirs and not all(o.startswith('label_') for o in theirs):
             warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
         hf.config.id2label, hf.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
-    kind, multi, several = problem_type(hf.config), 'multi_label_classification', getattr(dls, 'multi_label', False)
+    kind, multi, several = BertWrapper(hf).kind, 'multi_label_classification', getattr(dls, 'multi_label', False)
     if not several and kind == multi:
         raise ValueError('the model gives several labels a text, and the data have one: '
                          'give lists of labels, or another model')

@@ -26,7 +26,8 @@ from ..checks import check_count, check_fraction, check_name, check_positive
 from ..data.corpus import (LAYOUTS, MaskedDL, MaskedTexts, corpus_tokenizer, make_examples, read_corpus,
     split_documents, tokenize_corpus)
 from ..models.encoder import encoder_of, linears
-from ..models.base_models import BertWrapper, bert_config, evaluating, open_model
+from ..models.base_models import BertWrapper, bert_config, evaluating
+from ..models.opener import load_checkpoint
 from ..lowrank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
 from .scores import check_loss
@@ -94,7 +95,7 @@ def _mlm_model(model, tokenizer):
     "Find, load or make a masked language model, with an embedding for each token."
     if isinstance(model, nn.Module): return encoder_of(model)
     if is_saved_model(model):
-        res, info = open_model(AutoModelForMaskedLM, model)
+        res, info = load_checkpoint(AutoModelForMaskedLM, model)
         if lost := sorted(info['missing_keys']):
             warnings.warn(f'{model} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
         return res
