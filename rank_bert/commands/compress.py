@@ -98,7 +98,8 @@ def _say_compressed(model, scores, folder, out, was, dense):
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:
-        say('transformers opens it after `import rank_bert`, and by itself what you write with --dense')
+        library = 'sentence-transformers' if sentence_class(out) else 'transformers'
+        say(f'{library} opens it after `import rank_bert`, and by itself what you write with --dense')
     engine = done.speedup.engine.split('-') if done and done.speedup and '-' in done.speedup.engine else []
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
     say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}{options}']))
