@@ -213,7 +213,7 @@ def _with_head_of(model, other):
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
     fit, held = refit_module.hold_out(b.batches, b.n, .125)
-    new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)
+    new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)[0]
     options = {'': small, 'layers': _with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
@@ -428,7 +428,7 @@ def head_ridge(b, budget):
             old(self, r)
             models.append(copy.deepcopy(self.small))
     refit_module.Walk.refit_head = several
-    try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)
+    try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)[0]
     finally: refit_module.Walk.refit_head = old
     layers = _with_head_of(new, small)
     ds = refit_module.divergences(b.model, [small, layers, *models], held)

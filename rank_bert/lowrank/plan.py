@@ -18,6 +18,7 @@ from ..checks import check_count
 from ..models.encoder import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
 from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
     replace_layers, warn_shared)
+from .structure import widen
 
 # %% ../../nbs/lowrank/plan.ipynb #00plan06
 def check_ranks(
@@ -240,12 +241,14 @@ def apply_plan(
 
 # %% ../../nbs/lowrank/plan.ipynb #b8b36788
 def to_dense(
-    model:nn.Module, # A model with `LowRankLinear` layers; untouched
-)->nn.Module: # A copy with `nn.Linear` layers only
-    "Multiply out the factorised layers of a copy of `model`."
+    model:nn.Module, # A model with `LowRankLinear` layers, or with fewer heads and neurons; untouched
+)->nn.Module: # A copy with `nn.Linear` layers of the shapes that its config says
+    "Multiply out the factorised layers of a copy of `model`, and fill up with zeros."
     model = copy.deepcopy(model)
     with open_linears(model):
         thin = [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]
         replace_layers(model, {m: m.to_dense() for m in thin})
+    widen(model)
     record_plan(model)
     return model
+

@@ -11,7 +11,7 @@ __all__ = []
 from collections import namedtuple
 import torch, torch.nn as nn
 from ..checks import check_count
-from ..models.encoder import attentions, encoder_of, feed_forwards
+from ..models.encoder import attentions, config_neurons, encoder_of, feed_forwards, heads_of, neurons_of
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
 
@@ -78,3 +78,43 @@ def reshape_neurons(
         check_count(n, f'the neurons before {name}', most=full)
         replace_layers(enc, {inner: resized(inner, inner.in_features, inner.out_features//full*n),
                              outer: resized(outer, n, outer.out_features)})
+
+# %% ../../nbs/lowrank/structure.ipynb #cost0004
+def put_into(
+    new:nn.Linear, # Layer to fill
+    old:nn.Linear, # Layer that is no larger
+    rows=slice(None), # Outputs of `new` for those of `old`
+    columns=slice(None), # Inputs of `new` for those of `old`
+):
+    "Copy a dense layer into a larger one, and leave the rest zero."
+    for p in new.parameters(): p.zero_()
+    new.weight[rows, columns] = old.weight
+    if new.bias is not None: new.bias[rows] = old.bias
+
+@torch.no_grad()
+def widen(
+    model:nn.Module, # A transformers model with dense layers, or any module that contains one; changed in place
+):
+    "Put zeros where heads and neurons are left out."
+    heads, narrow, full = heads_of(model), neurons_of(model), config_neurons(model)
+    if not heads and not narrow: return
+    refuse_adapters(model)
+    enc = encoder_of(model)
+    name = lambda o: o.name.removeprefix(f'{enc.base_model_prefix}.')
+    places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
+    for a in (o for o in attentions(enc, optional=True) if name(o) in heads):
+        n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
+        h, s = heads[name(a)]
+        if h > n or s > size:
+            raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} of the config")
+        new, kept = reshape_block(enc, a, n, size), places(h, s, size)
+        for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
+        put_into(new.output, a.output, columns=kept)
+    for f in (o for o in feed_forwards(enc) if name(o.outer) in narrow):
+        inner, outer, n = f.inner.module, f.outer.module, f.outer.shape[1]
+        halves = inner.out_features//n # two where one half gates the other
+        wide = resized(inner, inner.in_features, halves*full), resized(outer, full, outer.out_features)
+        put_into(wide[0], inner, rows=places(halves, n, full))
+        put_into(wide[1], outer, columns=slice(n))
+        replace_layers(enc, {inner: wide[0], outer: wide[1]})
+

@@ -267,13 +267,17 @@ def feed_forwards(
     return [FeedForward(p['ffn_in'], p['ffn_out']) for p in parts.values()]
 
 # %% ../../nbs/models/encoder.ipynb #0anatomb
+def config_neurons(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->int: # None where the config does not say
+    "Look up how many neurons a feed-forward part has by the config."
+    config, names = encoder_of(model).base_model.config, ('intermediate_size', 'hidden_dim', 'd_inner')
+    return next((getattr(config, k) for k in names if hasattr(config, k)), None)
+
 def neurons_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Name of the layer out of the neurons, without the base model's prefix -> neurons
     "List the feed-forward parts whose neurons differ from the config."
-    enc = encoder_of(model)
-    config, prefix = enc.base_model.config, f'{enc.base_model_prefix}.'
-    names = 'intermediate_size', 'hidden_dim', 'd_inner'
-    full = next((getattr(config, k) for k in names if hasattr(config, k)), None)
-    found = {f.outer.name.removeprefix(prefix): f.outer.shape[1] for f in feed_forwards(enc)}
+    enc, full = encoder_of(model), config_neurons(model)
+    found = {f.outer.name.removeprefix(f'{enc.base_model_prefix}.'): f.outer.shape[1] for f in feed_forwards(enc)}
     return {n: k for n, k in found.items() if k != full}

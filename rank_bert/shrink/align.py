@@ -59,22 +59,30 @@ def with_map(
     return new
 
 # %% ../../nbs/shrink/align.ipynb #ebf3b931
+def unmapped(
+    model:nn.Module, # A module that contains a `SentenceTransformer`
+    packs, # Inputs of some batches
+)->torch.Tensor: # (texts, size), float64
+    "Embed texts as far as a map can go, before the normalisation."
+    st, seen = sentence_encoder(model), []
+    see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
+    with hooked([(st[map_place(st)], see)]), frozen(model):
+        for x in packs: embed(model, x)
+    return torch.cat(seen).double()
+
 def aligned(
     dense:nn.Module, # The model to come close to
     small:nn.Module, # A module that contains a `SentenceTransformer`; copied
     batches:list, # Batches of texts to fit on
     held:list, # Batches of texts to choose the ridge by
     ridges=(.01, .03, .1, .3, 1.), # To choose from, as fractions of the mean variance
+    known=None, # What `unmapped` gives for both models and `batches`
 )->nn.Module: # A new model, with one module more
     "Map the embeddings of a smaller sentence encoder toward the dense model's."
-    def pooled(model, batches): # before the normalisation
-        st, seen = sentence_encoder(model), []
-        see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
-        with hooked([(st[map_place(st)], see)]), frozen(model):
-            for x, _ in packs_for(encoder_of(model), batches): embed(model, x)
-        return torch.cat(seen).double()
-    (z, a), (w, b) = ([pooled(m, some) for some in (batches, held)] for m in (small, dense))
+    both = lambda batches: [unmapped(m, (x for x, _ in packs_for(encoder_of(m), batches))) for m in (dense, small)]
+    (w, z), (b, a) = known or both(batches), both(held)
     wanted = F.normalize(w, dim=-1)*z.norm(dim=-1).mean()
     fits = [ridge_map(z, wanted, r) for r in ridges]
     cosine = [F.cosine_similarity(a@weight.T + bias, b, dim=-1).mean() for weight, bias in fits]
     return with_map(small, *fits[max(range(len(fits)), key=cosine.__getitem__)])
+

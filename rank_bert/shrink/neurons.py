@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/shrink/neurons.ipynb #0neuro03
 import math
 from collections import namedtuple
-import torch, torch.nn as nn
+import numpy as np, torch, torch.nn as nn
 from ..checks import check_count
 from ..models.encoder import encoder_of, feed_forwards
 from ..lowrank.layers import refuse_adapters, replace_layers, resized
@@ -25,32 +25,40 @@ def removals(
     inputs:torch.Tensor, # Covariance (n, n) of the inputs
     grads:torch.Tensor, # Second moment (m, m) of the gradient at the output
     steps:int=12, # Number of levels; each has n/steps inputs fewer than the one before
+    wide:int=4, # At each level, consider this many times as many inputs as go: the cheapest at its start
 ): # Pairs of a `Level` and the weight (m, kept) for it: all inputs first, then fewer and fewer
     "Remove inputs of a matrix level by level, and let the others make up for them."
     inverse, left = torch.cholesky_inverse(damped_root(inputs, 1e-4)), damped_root(grads, 1e-9)
     w, keep, cost = to_float64(weight), torch.arange(len(inverse), device=inverse.device), 0.
+    both = torch.cat([w, left.T@w]) # what is left of the matrix, and the same weighted by `grads`
     drop = math.ceil(len(keep)/check_count(steps, 'steps', most=len(keep)))
     yield Level(keep, cost), w
     while len(keep) > drop:
-        now, diagonal, gone, more = left.T@w, inverse.diagonal().clone(), [], 0.
-        norms, us, cs = now.square().sum(0), inverse.new_zeros(drop, len(inverse)), now.new_zeros(len(now), drop)
+        now = both[len(w):]
+        near = (now.square().sum(0)/inverse.diagonal()).argsort(stable=True)[:wide*drop].sort().values
+        gram, part = (x.cpu().numpy() for x in (now[:, near].T@now[:, near], inverse[near[:, None], near]))
+        norms, diagonal, gone = gram.diagonal().copy(), part.diagonal().copy(), []
+        us, gs = np.zeros((2, drop, len(near)))
         for j in range(drop): # the cheapest first
-            price = norms.clamp_min(0)/diagonal
-            price[gone] = math.inf
+            price = norms.clip(0)/diagonal
             i = int(price.argmin())
-            u = (inverse[i] - us[:j, i]@us[:j])/diagonal[i].sqrt() # `inverse` changes by -u u^T, and `now` by -c u^T
-            c = (now[:, i] - cs[:, :j]@us[:j, i])/diagonal[i].sqrt()
-            norms += (c@c)*u.square() - 2*u*(c@now - (c@cs[:, :j])@us[:j])
-            diagonal -= u.square()
-            us[j], cs[:, j] = u, c
+            root, by_u, by_g = math.sqrt(diagonal[i]), us[:j, i], gs[:j, i]
+            u = (part[i] - by_u@us[:j])/root # `part` changes by -u u^T, and `gram` by -u g^T - g u^T
+            g = (gram[i] - by_u@gs[:j] - by_g@us[:j])/root - .5*price[i]*u
+            norms -= 2*u*g
+            diagonal -= u*u
+            us[j], gs[j], norms[i], diagonal[i] = u, g, math.inf, 1.
             gone.append(i)
-            more += .5*price[i].item()
-        stays = torch.ones(len(keep), dtype=torch.bool, device=keep.device)
-        stays[gone] = False
-        answer = torch.linalg.solve(inverse[gone][:, gone], inverse[gone])
-        w, inverse = (w - w[:, gone]@answer)[:, stays], (inverse - inverse[:, gone]@answer)[stays][:, stays]
-        keep, cost = keep[stays], cost + more
-        yield Level(keep, cost), w
+            cost += .5*price[i].item()
+        out, stays = near[gone], torch.ones(len(keep), dtype=torch.bool, device=keep.device)
+        stays[out] = False
+        stays = stays.nonzero().squeeze(1)
+        answer = torch.linalg.solve(inverse[out[:, None], out], inverse[out[:, None], stays])
+        both = both[:, stays].addmm_(both[:, out], answer, alpha=-1)
+        inverse = inverse[stays[:, None], stays].addmm_(inverse[stays[:, None], out], answer, alpha=-1)
+        keep = keep[stays]
+        yield Level(keep, cost), both[:len(w)]
+
 
 # %% ../../nbs/shrink/neurons.ipynb #0neuro14
 def neuron_inputs(
@@ -100,11 +108,11 @@ def narrow(
     "Give a feed-forward part fewer neurons, and let them make up for the others."
     (inner, outer), rows = (l.module for l in f), inner_rows(*f, keep)
     mean, c, _ = neuron_inputs(f, calibration)
-    answer = c[:, keep]@torch.cholesky_inverse(damped_root(c[keep][:, keep], 1e-4)) # predicts all from those kept
     w = to_float64(outer.weight)
+    new_w = torch.cholesky_solve((w@c[:, keep]).T, damped_root(c[keep[:, None], keep], 1e-4)).T # the regression
     new_in, new_out = resized(inner, inner.in_features, len(rows)), resized(outer, len(keep), outer.out_features)
     new_in.weight.copy_(inner.weight[rows])
-    new_out.weight.copy_(w@answer)
+    new_out.weight.copy_(new_w)
     if inner.bias is not None: new_in.bias.copy_(inner.bias[rows])
-    if outer.bias is not None: new_out.bias.copy_(outer.bias + w@(mean - answer@mean[keep]))
+    if outer.bias is not None: new_out.bias.copy_(outer.bias + w@mean - new_w@mean[keep])
     replace_layers(enc, {inner: new_in, outer: new_out})

@@ -12,28 +12,27 @@ import copy, math
 from collections import namedtuple
 from functools import partial
 import numpy as np, torch, torch.nn as nn
+from scipy.interpolate import PchipInterpolator
 from ..checks import check_fraction
 from ..models.encoder import attentions, encoder_of, feed_forwards, linears
 from .allocate import Choices, get_cost, layer_choices, optimal
 from .calibrate import Calibration, check_calibration, fingerprint
 from .heads import head_importance, prune_heads
-from ..lowrank.linalg import damped_root, to_float64
+from ..lowrank.linalg import damped_root, gram_singular_values, to_float64
 from .neurons import Level, check_neurons, inner_rows, narrow, neuron_inputs, removals
 from ..lowrank.plan import record_plan
 
 # %% ../../nbs/shrink/offers.ipynb #0joint09
 def weighted_singular_values(
-    weight:torch.Tensor, # Matrix (m, n)
-    left:torch.Tensor, # Second moment (m, m) of the gradient at the output
-    right:torch.Tensor, # Second moment (n, n) of the input
-    damping:float=1e-3, # What is added to both diagonals, as a fraction of their means
-)->torch.Tensor: # (min(m, n),), float64, descending
-    "Compute the singular values of a matrix, weighted by the second moments at its output and its input."
-    if weight.shape[0] < weight.shape[1]: weight, left, right = weight.T, right, left
-    w = to_float64(weight)@damped_root(right, damping)
-    left = to_float64(left)
-    gram = w.T@(left@w) + damping*left.diagonal().mean().clamp_min(1e-30)*(w.T@w)
-    return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().flip(0)
+    half:torch.Tensor, # Matrix (m, n) times the root of the second moment on its right
+    left:torch.Tensor, # Second moment (m, m) on its left
+    damping:float=1e-3, # What is added to the diagonal of `left`, as a fraction of its mean
+)->torch.Tensor: # (min(m, n),), descending
+    "Compute the singular values of a matrix, weighted by second moments on both sides."
+    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left, damping).T@to_float64(half))
+    gram = half.T@(left@half) + damping*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
+    return torch.linalg.eigvalsh(gram.double()).clamp_min(0).sqrt().flip(0)
+
 
 # %% ../../nbs/shrink/offers.ipynb #24off002
 Narrowing = namedtuple('Narrowing', 'kind part inner outer levels')
@@ -68,15 +67,44 @@ def narrowings(
 # %% ../../nbs/shrink/offers.ipynb #0joint12
 def frontier(
     layers:list, # `Choices` of each layer
-): # Pairs of cost and error of all of them together, from the lowest ranks to the highest
+)->tuple: # Costs and errors of all of them together, from the lowest ranks to the highest
     "Raise the ranks of several layers, always where the error falls fastest for the cost."
-    gains = lambda c, i: (c.errors[i] - c.errors[i + 1])/(c.costs[i + 1] - c.costs[i]) if i + 1 < len(c.costs) else -1
-    at = [0]*len(layers)
-    while True:
-        yield tuple(sum(getattr(c, k)[i] for c, i in zip(layers, at)) for k in ('costs', 'errors'))
-        best = max(range(len(at)), key=lambda k: gains(layers[k], at[k]))
-        if gains(layers[best], at[best]) < 0: return
-        at[best] += 1
+    gains = [-np.diff(c.errors)/np.maximum(np.diff(c.costs), 1e-300) for c in layers]
+    order = (-np.concatenate([np.minimum.accumulate(o) for o in gains])).argsort(kind='stable')
+    of = np.repeat(range(len(layers)), [len(o) for o in gains])[order] # whose turn it is
+    at = [np.append(0, (of == k).cumsum()) for k in range(len(layers))]
+    return tuple(sum(getattr(c, k)[i] for c, i in zip(layers, at)) for k in ('costs', 'errors'))
+
+
+# %% ../../nbs/shrink/offers.ipynb #cost0002
+def level_spectra(
+    narrowing:Narrowing, # What may get narrower
+    calibration:Calibration, # Of its model
+    apart:float=.7, # For neurons, skip levels that keep more than this share of what the last one computed kept
+)->tuple: # Its `Level`s, and for each layer the singular values (levels, ranks)
+    "Compute weighted singular values at every level, some of them by interpolation."
+    if narrowing.kind == 'heads': apart = 1 # heads differ too much
+    outer, layers, levels, known = narrowing.outer, [], [], {}
+    for l in (*narrowing.inner, outer):
+        s = calibration.needed(l.name, 'leaving out neurons or heads', 'weighted_covariance', 'grad_second_moment')
+        sides = s['weighted_covariance'], s.output_fisher()
+        root, side = damped_root(sides[l is outer]), sides[l is not outer].float()
+        layers.append((l, root, None if l is outer else (to_float64(l.weight)@root).float(), side.to(root.device)))
+    def squares(keep, w):
+        for l, root, half, side in layers:
+            rows = keep if l is outer else inner_rows(l, outer, keep)
+            half = (to_float64(w).T@root).float() if l is outer else half[rows]
+            yield weighted_singular_values(half, side[rows[:, None], rows]).square().cpu().numpy()
+    for level, w in narrowing.levels():
+        levels.append(level)
+        if not known or len(level.keep) <= apart*min(known): known[len(level.keep)] = list(squares(level.keep, w))
+    if len(level.keep) not in known: known[len(level.keep)] = list(squares(level.keep, w))
+    counts, found = [len(level.keep) for level in levels], []
+    for each in zip(*(known[n] for n in sorted(known))):
+        each = np.stack([np.pad(v, (0, max(map(len, each)) - len(v))) for v in each])
+        found.append(np.sqrt(PchipInterpolator(sorted(known), each)(counts) if len(known) > 1 else each))
+    return levels, found
+
 
 # %% ../../nbs/shrink/offers.ipynb #abd69a4b
 def narrowing_choices(
@@ -87,24 +115,20 @@ def narrowing_choices(
     ranks:bool=True, # Choose lower ranks too? Otherwise all layers stay dense
 )->Choices: # By rising cost and falling error; errors are twice the nats, as sums of squares are
     "Work out the `Choices` of a part: any level, with any ranks."
-    found, price = [], get_cost(cost)
-    for level, w in narrowing.levels():
-        rows, each = inner_rows(narrowing.inner[0], narrowing.outer, level.keep), []
-        shapes = [(len(rows), l.shape[1]) for l in narrowing.inner] + [tuple(w.shape)]
-        if not ranks:
-            found.append((sum(price(None, *s) for s in shapes), 2*level.cost, level))
-            continue
-        for l, shape in zip([*narrowing.inner, narrowing.outer], shapes):
-            s = calibration.needed(l.name, 'leaving out neurons or heads', 'weighted_covariance', 'grad_second_moment')
-            g, c = s.output_fisher(), s['weighted_covariance']
-            if l is narrowing.outer: s = weighted_singular_values(w, g, c[level.keep][:, level.keep])
-            else: s = weighted_singular_values(l.weight[rows], g[rows][:, rows], c)
-            each.append(layer_choices(s, *shape, price, multiple_of))
-        found += [(c, e + 2*level.cost, level) for c, e in frontier(each)]
-    found.sort(key=lambda o: o[:2])
-    best = np.minimum.accumulate([e for _, e, _ in found])
-    costs, errors, levels = zip(*(o for o, least, last in zip(found, best, [np.inf, *best]) if least < last))
-    return Choices(levels, np.array(costs), np.array(errors), errors[0])
+    found, price, inner, full = [], get_cost(cost), narrowing.inner, narrowing.outer.shape
+    levels, spectra = level_spectra(narrowing, calibration) if ranks else ([k for k, _ in narrowing.levels()], [])
+    for i, level in enumerate(levels):
+        n = len(level.keep)
+        shapes = [(l.shape[0]//full[1]*n, l.shape[1]) for l in inner] + [(full[0], n)]
+        layers = [layer_choices(s[i], *shape, price, multiple_of) for s, shape in zip(spectra, shapes)]
+        costs, errors = frontier(layers) if ranks else ([sum(price(None, *s) for s in shapes)], np.zeros(1))
+        found.append((costs, errors + 2*level.cost, np.full(len(errors), i)))
+    costs, errors, at = map(np.concatenate, zip(*found))
+    order = np.lexsort((errors, costs))
+    best = np.minimum.accumulate(errors[order])
+    order = order[np.append(True, best[1:] < best[:-1])] # what no cheaper choice beats
+    return Choices([levels[i] for i in at[order]], costs[order], errors[order], errors[order[0]])
+
 
 # %% ../../nbs/shrink/offers.ipynb #0joint19
 NEURON_STATISTICS = ('mean', 'covariance', 'weighted_mean', 'weighted_covariance', 'grad_second_moment')

@@ -18,7 +18,7 @@ from ..checks import check_count, check_fraction, check_positive
 from ..models.encoder import encoder_of, family_of, linears, open_linears
 from ..models.embedder import run_encoder, sentence_encoder
 from ..models.sizes import parameter_parts
-from .align import aligned
+from .align import aligned, unmapped
 from ..models.kinds import KINDS, check_head, embeds, predictions
 from ..models.batches import TextTokens, batches_from, packs_for, sentences, warn_few
 from ..models.hooks import frozen, hooked
@@ -207,6 +207,15 @@ def see_head(self:Walk, enc, outs, p):
     return got
 
 @patch
+def see_embeddings(self:Walk, model, outs):
+    "Embed the texts with a sentence encoder, from the last block's output."
+    enc, found = encoder_of(model), []
+    for p, x in enumerate(self.packs):
+        with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
+            found.append(unmapped(model, [x]))
+    return torch.cat(found)
+
+@patch
 def refit_head(self:Walk, ridge=.1):
     "Fit the linear layers of the head in place, one after the other."
     wanted = [self.see_head(self.dense, self.outs_dense, p) for p in range(len(self.packs))]
@@ -317,7 +326,7 @@ def _check_models(dense, before, small):
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
 def refitted(cls:Walk, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
-    "Copy the compressed model, and refit all layers of the copy, and its head."
+    "Copy the compressed model, and refit all layers of the copy, and its head; return embeddings of both, if any, too."
     new, before = copy.deepcopy(small), dense if before is None else before
     packs = [x for x, _ in packs_for(encoder_of(small), batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
@@ -325,7 +334,8 @@ def refitted(cls:Walk, dense, small, batches, calibration, mix, ridge, head, pro
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
-    return new
+        if sentence_encoder(new) is None: return new, None
+        return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit41
 @torch.inference_mode(False)
@@ -358,14 +368,14 @@ def refit(
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
     with quick_products(dense, [*fit, *held]):
-        new = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
+        new, known = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
         options = {None: small, 'layers': new}
         if head and not angle:
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
             plain, old = (head_layers(encoder_of(options[k])) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
         if head and sentence_encoder(small) is not None:
-            options['layers and map'] = aligned(dense, new, fit, held or fit)
+            options['layers and map'] = aligned(dense, new, fit, held or fit, known=known)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)
     if held:
