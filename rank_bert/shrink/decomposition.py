@@ -264,4 +264,4 @@ def check(self:Decomposition,
         raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
     if self.prints != fingerprint(model):
-        raise ValueError("the Decomposed is of another model, or the weights have changed since: decompose this model")
+        raise ValueError("the Decomposition is of another model, or the weights have changed since: decompose this model")
