@@ -20,7 +20,7 @@ def main(
     folder:str, # Folder of a fine-tuned classifier
     task:str, # Its GLUE task
     source:str='sample', # As for `rank-bert-finetune`
-    methods:str='whitened,kronecker,kronecker+refit', # With commas
+    methods:str='whitened,kfac,kfac+refit', # With commas
     budgets:str='0.5,0.2', # Fractions to keep, with commas
     out:str='experiments/cells.csv', # File to write
 ):

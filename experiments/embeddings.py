@@ -16,7 +16,7 @@ Healing by `minutes` depends on the machine, so each row says how many steps it 
 core here: twenty are ten with two threads. What else can be left out: neurons chosen together with ranks, and half of
 the word embedding after the linear layers:
 
-    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'neurons+kronecker neurons+kronecker+refit kronecker+refit+words'
+    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'neurons+kfac neurons+kfac+refit kfac+refit+words'
 
 The row of `static` needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
 import copy, csv, random, re, time
@@ -37,7 +37,7 @@ from rank_bert.models.batches import batches_of_texts, choose_texts
 from rank_bert.shrink.embedding import compress_embedding
 from rank_bert.shrink.recipe import Job, Result, Step, parse, part, planned
 from rank_bert.see.similarity import compare_embeddings, encode_texts
-from rank_bert.settings import Goal
+from rank_bert.settings import CompressConfig
 
 healing.time = SimpleNamespace(time=time.process_time) # minutes of a processor core, whatever runs beside
 
@@ -117,7 +117,7 @@ class Bench:
             self.tests[name] = test[:n_test]
         random.Random(seed).shuffle(pool)
         self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
-        self.job, self.made, self.pool = Job(self.dense, pool, Goal(n_samples=n_texts, seed=seed), False), {}, pool
+        self.job, self.made, self.pool = Job(self.dense, pool, CompressConfig(n_samples=n_texts, seed=seed), False), {}, pool
         self.job.texts = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
 
     def model(self, budget, recipe):
@@ -153,7 +153,7 @@ def main(
     folder:str, # Folder with glue and wikitext-2
     out:str='experiments/embeddings.csv', # File of the results, which grows
     budgets:str='.7 .5 .3 .2', # Fractions of the linear weights to keep
-    recipes:str='svd kronecker kronecker+refit neurons+kronecker+refit neurons+kronecker+refit+heal', # What to do; separated by blanks
+    recipes:str='svd kfac kfac+refit neurons+kfac+refit neurons+kfac+refit+heal', # What to do; separated by blanks
     pooling:str='mean', # 'mean', as the model was trained, or another one of sentence-transformers
     choice:str='random', # How to choose the texts of calibration and refit: 'random' or 'longest'
     left_out:str='wikitext', # Corpus that no model learns from

@@ -25,7 +25,7 @@ def main(
     out:str='experiments/heal_ideas.csv', # File of the results, which grows
     budgets:str='.5 .3', # Fractions of the linear weights to keep
     variants:str='', # Names in `VARIANTS`, separated by commas; default: all
-    recipe:str='neurons+kronecker+refit', # What comes before healing
+    recipe:str='neurons+kfac+refit', # What comes before healing
     minutes:float=3, # Minutes of a processor core
     seed:int=0, # Seed of the texts
     n_test:int=500, # Texts of each corpus to measure on

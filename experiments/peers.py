@@ -147,7 +147,7 @@ def main(
     dense:str, # Folder of what `rank-bert-finetune` made of it, on a task with one text a row
     python:str='', # Pythons of peers, such as optimum_onnx=PATH,model2vec=PATH
     layers:str='3 2 1', # First layers to keep, and to fine-tune as the whole was
-    methods:str='kronecker+refit neurons+kronecker+refit', # Recipes of ours
+    methods:str='kfac+refit neurons+kfac+refit', # Recipes of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
     layer_epochs:int=0, # Only fine-tune the first layers for so many epochs, and write `peers_layers.csv` beside `out`
     turns:int=10, # Turns: 20 texts one by one, then 32 at once

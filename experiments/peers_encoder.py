@@ -80,7 +80,7 @@ def contenders(dense, texts, place, recipe, budgets, precisions, pythons):
 def main(
     folder:str, # Folder with glue and wikitext-2
     python:str='', # Pythons of peers, such as st_onnx=PATH,static=PATH
-    recipe:str='neurons+kronecker+refit', # Recipe of ours
+    recipe:str='neurons+kfac+refit', # Recipe of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
     precisions:str='onnx-fp32 onnx-int8 openvino-fp32', # Engines and precisions of ours
     turns:int=10, # Turns: 20 texts one by one, then 32 at once

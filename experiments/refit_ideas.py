@@ -15,17 +15,17 @@ from rank_bert.models.encoder import encoder_of, feed_forwards, linears
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of
-from rank_bert.models.batches import choose_texts, packs_for
+from rank_bert.models.batches import choose_texts, buckets_for
 from rank_bert.models.hooks import frozen
 from rank_bert.shrink.calibrate import calibrate, fingerprint
 from rank_bert.models.sizes import dense_size
 from rank_bert.shrink.recipe import Job, parse, run
-from rank_bert.settings import Goal
-from rank_bert.shrink.decomposed import Decomposed
+from rank_bert.settings import CompressConfig
+from rank_bert.shrink.decomposition import Decomposition
 from rank_bert.shrink.heads import truncate_heads
 from rank_bert.lowrank.layers import LowRankLinear, replace_layers
 from rank_bert.lowrank.linalg import damped_root, to_float64, truncated_svd
-from rank_bert.shrink.offers import prune_neurons
+from rank_bert.shrink.prune import prune_neurons
 from rank_bert.lowrank.plan import to_dense
 from rank_bert.shrink.refit import fit_low_rank, refit
 from rank_bert.shrink.statistics import cotangent
@@ -42,10 +42,10 @@ class Bench:
         self.folder, self.task, self.source, self.among = folder, task, source, among
         set_seed(seed)
         self.batches = choose_texts(self.learn.dls.train.new(), n, 'longest', among=among)
-        self.valid = [(x, y) for x, y in packs_for(self.model, self.learn.dls.valid)]
+        self.valid = [(x, y) for x, y in buckets_for(self.model, self.learn.dls.valid)]
         self.wanted = self.logits(self.model)
         self.calibration = calibrate(self.model, self.batches, n, progress=False)
-        self.decomposed = Decomposed(self.model, 'kronecker', self.calibration, progress=False)
+        self.decomposed = Decomposition(self.model, 'kfac', self.calibration, progress=False)
 
     def logits(self, model):
         with frozen(model):
@@ -78,18 +78,18 @@ def dense(b, budget): yield '', b.model
 @idea
 def others(b, budget):
     for method in ('svd', 'whitened'):
-        d = Decomposed(b.model, method, b.calibration, progress=False)
+        d = Decomposition(b.model, method, b.calibration, progress=False)
         yield method, d.truncate(d.plan(budget))
 
 @idea
-def kronecker(b, budget):
+def kfac(b, budget):
     small = b.decomposed.truncate(b.decomposed.plan(budget))
     yield '', small
     yield from _fitted(b, small, b.calibration, b.model)
 
 def _kept(b, budget):
     "What `compress` keeps."
-    *_, (_, small) = kronecker(b, budget)
+    *_, (_, small) = kfac(b, budget)
     return small
 
 # (a) One `down` for query, key and value
@@ -189,7 +189,7 @@ def neurons(b, budget):
     pruned = prune_neurons(b.model, share, b.calibration)
     yield 'feed-forward only, neurons', pruned
     yield 'feed-forward only, ranks', b.decomposed.truncate({n: (r if n in ffn else None) for n, r in plan.items()})
-    d = Decomposed(pruned, 'kronecker', b.calibrated(pruned), progress=False)
+    d = Decomposition(pruned, 'kfac', b.calibrated(pruned), progress=False)
     yield '', d.truncate(attention)
 
 @idea
@@ -199,7 +199,7 @@ def both(b, budget):
     for fraction in (.75, .5):
         pruned = prune_neurons(b.model, fraction, b.calibration)
         cal = b.calibrated(pruned)
-        d = Decomposed(pruned, 'kronecker', cal, progress=False)
+        d = Decomposition(pruned, 'kfac', cal, progress=False)
         small = d.truncate(d.plan(budget*total/sum(m*n for m, n in d.shapes.values())))
         yield f'{fraction} of the neurons', small
         yield f'{fraction} of the neurons, refit', b.refit(small, dense=pruned, calibration=cal)
@@ -221,9 +221,9 @@ def _fitted(b, small, calibration, before):
 
 def _neurons_and_ranks(b, budget):
     "Neurons and ranks chosen together: a `Result` with the model, and what it was factorised from."
-    job, parts = Job(b.model, b.calibration, progress=False), parse('neurons+kronecker')
-    job.check(parts, Goal(budget))
-    return run(job, parts, Goal(budget))
+    job, parts = Job(b.model, b.calibration, progress=False), parse('neurons+kfac')
+    job.check(parts, CompressConfig(budget))
+    return run(job, parts, CompressConfig(budget))
 
 @idea
 def neurons_and_ranks(b, budget):
@@ -236,7 +236,7 @@ def neurons_and_ranks(b, budget):
 def neurons_and_ranks_again(b, budget):
     "The same with statistics of the model with fewer neurons, from another pass."
     thin = _neurons_and_ranks(b, budget).pruned
-    d = Decomposed(thin, 'kronecker', b.calibrated(thin), progress=False)
+    d = Decomposition(thin, 'kfac', b.calibrated(thin), progress=False)
     small = d.truncate(d.plan(min(1., budget*dense_size(b.model)/dense_size(thin))))
     yield '', small
     yield from _fitted(b, small, d.calibration, d.model)
@@ -252,7 +252,7 @@ def heads(b, budget):
         narrow = truncate_heads(b.model, r, b.calibration)
         left = sum(m*n for m, n in (l.shape for l in linears(narrow)))
         cal = b.calibrated(narrow)
-        d = Decomposed(narrow, 'kronecker', cal, progress=False)
+        d = Decomposition(narrow, 'kfac', cal, progress=False)
         small = d.truncate(d.plan(min(1., budget*total/left)))
         yield f'{r} of {size} features', small
         yield f'{r} of {size} features, refit', b.refit(small, dense=narrow, calibration=cal)
@@ -276,7 +276,7 @@ def _gradients(b, small):
     params = [l.module.weight for l in layers] + [l.module.bias for l in layers]
     for p in dense.parameters(): p.requires_grad_(False)
     for p in params: p.requires_grad_(True)
-    rows = [x for x, _ in packs_for(b.model, b.batches, b.n)]
+    rows = [x for x, _ in buckets_for(b.model, b.batches, b.n)]
     for x in rows:
         with torch.no_grad(): a = b.model(**{k: v for k, v in x.items()}).logits.double()
         z = dense(**x).logits.double()
@@ -349,7 +349,7 @@ def reallocated(b, budget):
     first = b.refit(b.decomposed.truncate(b.decomposed.plan(budget)))
     cal = b.calibrated(first)
     cal.prints = fingerprint(b.model) # what the shrunk model sees, for the dense weights
-    d = Decomposed(b.model, 'kronecker', cal, progress=False)
+    d = Decomposition(b.model, 'kfac', cal, progress=False)
     small = d.truncate(d.plan(budget))
     yield '', small
     yield 'refit', b.refit(small)

@@ -23,11 +23,11 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .shrink.heads import head_report, truncate_heads
     from .shrink.calibrate import calibrate
     from .shrink.decompose import decompose
-    from .shrink.decomposed import smallest_plan
+    from .shrink.decomposition import smallest_plan
     from .shrink.allocate import allocate
     from .shrink.refit import refit
-    from .shrink.recipe import part, part_table
-    from .shrink.promise import changed_answers, plot_promise, still_holds
+    from .shrink.recipe import part, recipes
+    from .shrink.guarantee import changed_answers, plot_guarantee, still_holds
     from .shrink.compress import compress
     from .shrink.heal import heal
     from .models.kinds import loss_increase

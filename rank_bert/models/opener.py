@@ -73,12 +73,7 @@ def load_config(
 # %% ../../nbs/models/opener.ipynb #0d73b690
 def _first_names(names): return ', '.join(names[:4]) + (' ...' if len(names) > 4 else '')
 
-def check_loaded(
-    model:nn.Module, # A transformers model
-    info:dict, # What transformers reports of its weights
-    name:str, # Where they come from, for the error
-    trained_head:bool=False, # Should the head have loaded, too?
-):
+def check_loaded(model, info, name, trained_head=False):
     "Raise `ValueError` if the checkpoint `name` lacks a weight of the encoder; warn of other weights that do not fit."
     prefix, base = model.base_model_prefix + '.', model.base_model
     own = '' if base is model else prefix
@@ -144,10 +139,7 @@ def load_checkpoint(
     return model, info
 
 # %% ../../nbs/models/opener.ipynb #4c1d95c8
-def record_origin(
-    model:nn.Module, # A transformers model
-    origin:str, # Such as 'folder: tuned', 'hub: me/mine' or 'random'
-)->nn.Module: # The same
+def record_origin(model, origin):
     "Write on `model` and into its config where the weights came from."
     began = getattr(model.config, 'weights_from', None)
     if began and origin.startswith('folder'): origin += f" (began as {began.split('(began as ')[-1].rstrip(')')})"

@@ -1,14 +1,14 @@
-"""What a promise gives on real data: the budget it chooses, what really changes on other rows, and what it costs.
+"""What a guarantee gives on real data: the budget it chooses, what really changes on other rows, and what it costs.
 
-    python experiments/promise.py MODEL_FOLDER GLUE_FOLDER --seeds 0,1,2
-    python experiments/promise.py MODEL_FOLDER GLUE_FOLDER --tasks sst2 --seeds 0 --level-only
+    python experiments/guarantee.py MODEL_FOLDER GLUE_FOLDER --seeds 0,1,2
+    python experiments/guarantee.py MODEL_FOLDER GLUE_FOLDER --tasks sst2 --seeds 0 --level-only
 
 We fine-tune on a part of the training rows. The other texts are divided into those that `compress` gets, which sets
 half of them aside, and those that took no part, on which we count what changed. Texts need no labels, so those of the
 test file serve too. The training file of SST-2 has phrases and its dev file has sentences, so we count both apart.
 
 With `--level-only` we compute the answers of eight budgets on 16,000 other phrases once (`--phrases`), draw the texts
-set aside from them 200 times, and look what changes on all of them. The promises of one model share the decomposition
+set aside from them 200 times, and look what changes on all of them. The guarantees of one model share the decomposition
 and the refits; the seconds are those that each would take alone. A row that is in a file already is not measured again.
 `nbs/howto/small.ipynb` shows both files."""
 import csv, subprocess, time
@@ -21,10 +21,10 @@ from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.models.batches import batches_of_texts
 from rank_bert.shrink.bounds import clopper_pearson
-from rank_bert.shrink.promise import changed_answers, outputs_on
+from rank_bert.shrink.guarantee import changed_answers, outputs_on
 from rank_bert.shrink.recipe import Job, Result, Step, parse, run
 from rank_bert.shrink.search import search
-from rank_bert.settings import Goal
+from rank_bert.settings import CompressConfig
 
 SIZES = dict(sst2=(3000, 4000, 10_000), mrpc=(1600, 2600, 2000), rte=(1500, 2600, 2000)) # to train, to fit, to check
 
@@ -91,30 +91,30 @@ def shared(parts):
         return f
     return [p if p.shrinks else replace(p, f=once(p)) for p in parts], made, used
 
-def promises(dense, data, task, seed, recipe, shares, file, n_samples):
-    "Search a budget for each promise, and count what changes on rows that took no part."
+def guarantees(dense, data, task, seed, recipe, shares, file, n_samples):
+    "Search a budget for each guarantee, and count what changes on rows that took no part."
     about = dict(task=task, seed=seed, recipe=recipe, n_samples=n_samples)
     done = pd.read_csv(file) if file.exists() else pd.DataFrame(columns=[*about, 'max_changed'])
     have = {*zip(done.task, done.seed, done.recipe, done.n_samples, done.max_changed)}
     if not (todo := [o for o in shares if (*about.values(), o) not in have]): return
-    goal = Goal(max_changed=todo[0], n_samples=n_samples, seed=seed)
+    config = CompressConfig(max_changed=todo[0], n_samples=n_samples, seed=seed)
     parts, made, used = shared(parse(recipe))
-    job, start = Job(dense, data.pool, goal, progress=False), time.time()
-    parts[0].apply(Step(job, Result(dense), replace(goal, max_changed=None, budget=1.))) # all promises share the decomposition
+    job, start = Job(dense, data.pool, config, progress=False), time.time()
+    parts[0].apply(Step(job, Result(dense), replace(config, max_changed=None, budget=1.))) # all guarantees share the decomposition
     first = time.time() - start
     for share in todo:
         row, start = about | dict(max_changed=share), time.time()
         used.clear()
-        try: small = search(job, parts, replace(goal, max_changed=share)).model
+        try: small = search(job, parts, replace(config, max_changed=share)).model
         except ValueError as e:
             print(task, seed, share, e, flush=True)
             small = None
-        # what it takes alone: the decomposition, and the budgets that an earlier promise had tried
+        # what it takes alone: the decomposition, and the budgets that an earlier guarantee had tried
         row |= dict(seconds=round(first + time.time() - start + sum(used)), once=None, budget=None, aside=len(job.aside),
             changed=None, upper=None, tried=None)
         for k in data.checks: row |= {f'{k}: {o}': None for o in ('changed', 'texts', 'low', 'high')}
         if small is not None:
-            p = small.compression.promise
+            p = small.compression.guarantee
             row |= dict(once=round(first + made[p.budget][1]), budget=p.budget, changed=p.changed, upper=round(p.upper, 5),
                 tried=' '.join(f'{o.budget:g}:{o.changed}' for o in p.tried))
             for k, texts in data.checks.items():
@@ -128,8 +128,8 @@ def level(dense, data, recipe, file, n_samples, phrases, n=2000, repeats=200, bu
     texts, moved = data.others[:phrases], {}
     batches = batches_of_texts(dense, texts)
     before, kind = outputs_on(dense, batches)
-    parts, goal = parse(recipe), Goal(max_changed=.01, n_samples=n_samples, seed=0)
-    job = Job(dense, data.pool, replace(goal, max_changed=None), progress=False)
+    parts, config = parse(recipe), CompressConfig(max_changed=.01, n_samples=n_samples, seed=0)
+    job = Job(dense, data.pool, replace(config, max_changed=None), progress=False)
     for b in budgets: # they share the calibration and the decomposition
         small = run(job, parts, replace(job.config, budget=b)).model
         moved[b] = changed_answers(before, outputs_on(small, batches)[0], kind)
@@ -152,21 +152,21 @@ def main(
     source:str, # Folder with the GLUE tasks
     tasks:str='sst2,mrpc,rte', # With commas
     seeds:str='0', # With commas
-    shares:str='0.01,0.02,0.05', # Promises, with commas
-    recipe:str='kronecker+refit',
+    shares:str='0.01,0.02,0.05', # Guarantees, with commas
+    recipe:str='kfac+refit',
     epochs:int=3, # Of the fine-tuning
     n_samples:int=1024, # Texts to fit to
     phrases:int=16_000, # For the level
-    place:str='runs/promise', # Where the fine-tuned models are
-    out:str='experiments/promise.csv',
-    level_out:str='experiments/promise_level.csv',
+    place:str='runs/guarantee', # Where the fine-tuned models are
+    out:str='experiments/guarantee.csv',
+    level_out:str='experiments/guarantee_level.csv',
     level_only:bool=False, # Measure the level instead
 ):
-    "Measure what promises give."
+    "Measure what guarantees give."
     torch.set_num_threads(1)
     for seed in map(int, seeds.split(',')):
         for task in tasks.split(','):
             data = Data(task, source, seed)
             dense = tuned(data, task, model, seed, epochs, Path(place))
             if level_only: level(dense, data, recipe, Path(level_out), n_samples, phrases)
-            else: promises(dense, data, task, seed, recipe, [*map(float, shares.split(','))], Path(out), n_samples)
+            else: guarantees(dense, data, task, seed, recipe, [*map(float, shares.split(','))], Path(out), n_samples)
