@@ -1,4 +1,4 @@
-"""Wall time of a sweep beside one command for each of its runs, on a few of the runs of `methods.yml`.
+"""Wall time of a sweep beside one command for each of its runs, on a few of the runs of `recipes.yml`.
 
     rank-bert-finetune sst2 --model ... --n-train 12000 --out sst2-0
     python experiments/cells.py sst2-0 sst2 --source ../shared/data/glue --out experiments/cells.csv
