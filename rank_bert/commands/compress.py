@@ -111,7 +111,7 @@ def compress(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
     recipe:str=None, # Parts joined by +, such as kfac+retune+int8 (default: what the model bears of neurons+kfac+refit)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    dense:bool=False, # Multiply factors out and fill up with zeros: the folder is no smaller, but opens without rank_bert
+    dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
