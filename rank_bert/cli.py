@@ -66,7 +66,7 @@ def bench(
                    tokenizer="Tokenizer (compress; default: the model's, or the sample's)"),
     fit:Fit.include(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),
     model:text_as('NAME|FOLDER')=None, # (compress; default: bert-small; infer: 6-layer,base)
-    budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
+    budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep (infer; default: 0.5,0.2,0.1)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
     backends:comma_list(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)

@@ -106,35 +106,30 @@ def bench_compress(
     t['MiB'] = [round(_peak_memory(f, device), 1) for f, _ in what.values()]
     return t.rename_axis('seconds')
 
-# %% ../../nbs/commands/bench.ipynb #249ce1fd
+# %% ../../nbs/commands/bench.ipynb #636ac2e9
 SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, intermediate_size=1536) # MiniLM's shape
 
-
-def _random_factors(model, budget, multiple_of=1, cost='params'):
-    "Copy a model with random factors of uniform rank."
-    new = copy.deepcopy(model)
-    shapes = {l.name: l.shape for l in linears(new)}
-    cost = measure_latency(shapes.values()) if cost == 'latency' else cost
-    plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, budget, how='uniform',
-        multiple_of=multiple_of, cost=cost)
-    ranks = {l: plan[l.name] for l in linears(new) if plan[l.name] is not None}
-    replace_layers(encoder_of(new), {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
-    return new.eval()
-
-# %% ../../nbs/commands/bench.ipynb #636ac2e9
 def random_models(
     model:str, # '6-layer' (384 wide), a size as for `bert_config`, or a folder
     budgets, # Fractions of the encoder's linear weights to keep, or of their time
     multiple_of:int=1, # Ranks are multiples of this
     cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
-    "Build a classifier, and copies of it at the ranks of budgets."
+    "Build a classifier, and copies of it with random factors of uniform rank."
     if Path(model).is_dir(): dense = encoder_of(open_model(model, tokenizer=False).model)
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()
-    thin = {f'{round(100*b, 4):g}% kept': _random_factors(dense, b, multiple_of, cost) for b in budgets}
-    return {'dense': dense} | thin
+    shapes, models = {l.name: l.shape for l in linears(dense)}, dict(dense=dense)
+    if cost == 'latency': cost = measure_latency(shapes.values())
+    for b in budgets:
+        plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, b, how='uniform',
+            multiple_of=multiple_of, cost=cost)
+        new = copy.deepcopy(dense)
+        ranks = {l: plan[l.name] for l in linears(new) if plan[l.name] is not None}
+        replace_layers(encoder_of(new), {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
+        models[f'{round(100*b, 4):g}% kept'] = new.eval()
+    return models
 
 # %% ../../nbs/commands/bench.ipynb #b8349c2a
 def _dynamic_int8(model):

@@ -50,18 +50,17 @@ def open_for_recipe(
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
         say(f"calibrating on {what}, as {folder} says")
-    learn = rows_learner(folder, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or folder), n_train=n, max_length=longest)
-    return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | dict(n_train=n, max_length=longest)
+    limits = dict(n_train=n, max_length=longest)
+    learn = rows_learner(folder, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or folder), **limits)
+    return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
-def megabytes(
-    folder:str|Path, # With files
-)->float:
+def megabytes(folder:str|Path)->float:
     "Add up the sizes of the files in a folder."
     return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
 
 def _write_model(model, tokenizer, dense, was, folder):
-    "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`; or the export of its recipe."
+    "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
     if exported := getattr(model, 'exported', None): return shutil.copytree(exported.folder, folder, dirs_exist_ok=True)
     from rank_bert.lowrank.plan import to_dense
     from rank_bert.models.encoder import encoder_of
@@ -108,12 +107,11 @@ def _say_compressed(model, scores, folder, out, was, dense):
 @command
 def compress(
     folder:str, # Folder of a saved model
-    config:CompressConfig.include('max_loss_increase', 'max_changed', 'speedup', 'speed_engine', 'speed_batch', 'confidence', 'tolerance', 'allocator',
-        'cost', 'fixed_ranks', 'multiple_of', 'n_samples', 'seed',
+    config:CompressConfig.exclude(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
-    recipe:str=None, # Parts joined by +, such as svd, or kfac+retune+int8; rank-bert-help lists them (default: neurons+kfac+refit, or what the model bears of it)
+    recipe:str=None, # Parts joined by +, such as kfac+retune+int8 (default: what the model bears of neurons+kfac+refit)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    dense:bool=False, # Multiply factors out and fill up with zeros: the folder is no smaller, but opens without rank_bert
+    dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
@@ -145,8 +143,8 @@ def compress(
         model = compress_embedding(model, embeddings, data.dls.train.new() if learn else data, config.n_samples,
                                    shows_progress())
     scores = dict(before=before, after=learn.with_model(model).evaluate() if learn else None)
-    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings) | config.asdict()
-    settings |= record | dict(cost=getattr(config.cost, 'name', config.cost))
+    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings)
+    settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     results = _results_of(model, scores, settings)
     out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, was), results)
     _say_compressed(model, scores, was, out, size, dense)

@@ -13,25 +13,20 @@ from pathlib import Path
 
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
-from ..models.folder import check_length, model_config, saved_settings
-from .shell import (command, out_folder, predict_line, say, say_next, text_items,
-                                      texts_per_row)
+from ..models.folder import model_config, saved_settings
+from .shell import command, out_folder, predict_line, say, say_next, text_items, texts_per_row
 from ..io import expanded, json_object
-from ..settings import CompressConfig, Latency, Output, Positive, Rows, one_of, option, text_as
+from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows, text_as
 
 # %% ../../nbs/commands/export.ipynb #ce000006
-def dense_of(
-    folder:str|Path, # Folder of a saved or exported model
-)->str: # None if it does not say so, or that folder is gone
-    "Find the dense model that a folder was compressed from."
+def dense_of(folder:str|Path)->str: # None if it does not say so, or that folder is gone
+    "Find the dense model that the model in a folder was compressed from."
     saved = saved_settings(folder)
     f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
     return f if f and expanded(f).is_dir() else None
 
-def guarantee_of(
-    folder:str|Path, # Folder of a saved or exported model
-): # `Guarantee`, or None
-    "Read the guarantee of a compressed or exported model."
+def guarantee_of(folder:str|Path): # `Guarantee`, or None
+    "Read the guarantee of the compressed or exported model in a folder."
     from rank_bert.shrink.guarantee import Guarantee
     for name in ('deploy.json', 'results.json'):
         f = expanded(folder)/name
@@ -55,40 +50,30 @@ def texts_to_compare(
 @command
 def export(
     folder:str, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
-    to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
-    precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
-    processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None, # Where it will run (default: here)
-    rows:Rows.include('max_length', 'tokenizer', texts='Texts to compare on (default: those of its fine-tuning)')=Rows(),
-    vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
+    form:ExportConfig=ExportConfig(),
+    rows:Rows.include('max_length', 'tokenizer', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
-    max_divergence:Positive=.01, # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
     config:CompressConfig.include('confidence', 'tolerance',
-        max_changed='Guarantee that no larger share of the answers changes, from those of --dense (default: no guarantee)')=CompressConfig(),
+        max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
     dense:text_as('FOLDER')=None, # Dense model of the guarantee (default: what FOLDER was compressed from, or FOLDER)
     output:Output.exclude(out='Folder to write (default: FOLDER-TO)')=Output(),
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
-    saved = model_config(folder)
-    for o in ('max_length', 'latency_length'):
-        check_length(saved, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
-    if vocabulary == 'seen' and not rows.texts:
-        raise ValueError('--vocabulary seen drops words that do not occur: '
-                         'pass --texts with a file of all that you have')
+    model_config(folder)
+    if form.vocabulary == 'seen' and not rows.texts:
+        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all you have')
     was = expanded(folder).resolve()
-    out = out_folder(output.out or was.with_name(f'{was.name}-{to}'), output.overwrite)
+    out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
-    compared = texts_to_compare(folder, rows.texts) if 'auto' in (to, precision) else None
-    if vocabulary == 'seen' or config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    compared = texts_to_compare(folder, rows.texts) if 'auto' in (form.to, form.precision) else None
+    if form.vocabulary == 'seen' or config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
     if config.max_changed and not rows.texts:
-        warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their labels: '
-            'pass --texts with lines that the model has not seen to be guaranteed for those')
+        warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
+            'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
     truth = config.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer, out, to, precision,
-              processor=processor, texts=compared,
-              max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
-              length=latency.latency_length, max_divergence=max_divergence, dense=truth,
-              config=config, overwrite=output.overwrite)
+    p = write(was, rows.tokenizer, out, form=form, max_length=rows.max_length, texts=compared, latency=latency,
+        config=config, dense=truth, overwrite=output.overwrite)
     m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
@@ -98,9 +83,7 @@ def export(
     return m
 
 # %% ../../nbs/commands/export.ipynb #ce000012
-def is_exported(
-    folder:str|Path, # Folder of a model
-)->bool: # Was it written by `export`?
+def is_exported(folder:str|Path)->bool: # Was it written by `export`?
     "Tell an exported folder from that of a saved model."
     return (expanded(folder)/'deploy.json').is_file()
 

@@ -31,8 +31,7 @@ def check_again(
     rows:dict, # From `rows_of`
 )->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
     "Say whether the guarantee of a model holds on the texts of some rows."
-    if (guarantee := guarantee_of(folder)) is None:
-        return {}
+    if (guarantee := guarantee_of(folder)) is None: return {}
     from rank_bert.ship.runtime import read_manifest # imports NumPy
     dense = dense or is_exported(folder) and read_manifest(folder).get('dense') or dense_of(folder)
     if not dense or not expanded(dense).is_dir():
@@ -60,7 +59,8 @@ def evaluate(
     Example: rank-bert-evaluate tuned --data test.csv"""
     model_config(folder)
     if dense and not guarantee_of(folder):
-        raise ValueError(f'{folder} was written without a guarantee, so there is none to check: leave out {option("dense")}')
+        raise ValueError(f'{folder} was written without a guarantee, so there is none to check: leave out '
+                         f'{option("dense")}')
     chosen = rows_of(replace(rows, valid=rows.data), folder)
     if not chosen:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
@@ -73,29 +73,6 @@ def evaluate(
         res = learn.evaluate()
     say_scores(res)
     return res | check_again(folder, dense, chosen)
-
-# %% ../../nbs/commands/predict.ipynb #592c5f02
-def _by_length(answer):
-    "Let a function see texts in the order of their lengths."
-    length = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
-    def run(items):
-        order = sorted(range(len(items)), key=lambda i: length(items[i]))
-        res = dict(zip(order, answer([items[i] for i in order])))
-        return [res[i] for i in range(len(items))]
-    return run
-
-# %% ../../nbs/commands/predict.ipynb #b523e32f
-def _items_of(folder, texts, rows):
-    "Read what to predict, from the command line and stdin, or from the rows of a file."
-    n = texts_per_row(folder)
-    if not rows.data: return text_items(read_texts(check_texts(texts)), n)
-    from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
-    table = read_file(rows.data)
-    cols = rows.text_cols or saved_settings(folder).get('text_cols') or find_text_cols(table, [])
-    check_text_cols(cols, saved_settings(folder).get('label_col') or [])
-    if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
-    texts = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
-    return texts[0] if len(texts) == 1 else list(zip(*texts))
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
 def _answers_of(folder, rows, bs):
@@ -114,11 +91,15 @@ def _answers_of(folder, rows, bs):
     whole, tokenizer, kind = open_model(folder, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
     model, score = BertWrapper(encoder_of(whole)), getattr(whole, 'activation_fn', torch.nn.Identity())
-    config, length = model.model.config, rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
-    batches = lambda items: zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
-    answer = lambda items: [p for x, texts in batches(items)
-        for p in score(torch.as_tensor(model.predict_proba(x, texts))).numpy()]
-    return _by_length(answer), KINDS[kind], [str(config.id2label[i]) for i in range(config.num_labels)]
+    length = rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
+    config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
+    def answer(items):
+        order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
+        items = [items[i] for i in order]
+        found = [p for x, texts in zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
+                 for p in score(torch.as_tensor(model.predict_proba(x, texts))).numpy()]
+        return [p for _, p in sorted(zip(order, found), key=lambda o: o[0])]
+    return answer, KINDS[kind], [str(config.id2label[i]) for i in range(config.num_labels)]
 
 # %% ../../nbs/commands/predict.ipynb #99c399e0
 class Prediction(NamedTuple):
@@ -146,7 +127,7 @@ class Prediction(NamedTuple):
 def predict(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
-    rows:Rows.include('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, such as films.csv'),
+    rows:Rows.include('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, as films.csv'),
     fit:Fit.include('bs'),
 )->list: # `Prediction`s: `(label, {label: probability})` for each text
     """Predict the label of each text, one line a text: the label, and the probability of every label.
@@ -157,7 +138,16 @@ def predict(
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
-    items, somebody_waits = _items_of(folder, texts, rows), fit.bs == 1 or in_shell() and sys.stdin.isatty()
+    n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
+    if texts: items = text_items(read_texts(check_texts(texts)), n)
+    else:
+        from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
+        table, saved = read_file(rows.data), saved_settings(folder)
+        cols = rows.text_cols or saved.get('text_cols') or find_text_cols(table, [])
+        check_text_cols(cols, saved.get('label_col') or [])
+        if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
+        found = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
+        items = found[0] if len(found) == 1 else list(zip(*found))
     each = (Prediction.of(p, kind, labels) for o in chunked(items, 1 if somebody_waits else 4096) for p in answer(o))
     if not in_shell(): return list(each)
     for o in each: say_json(o.record()) or say(o.line(), result=True)

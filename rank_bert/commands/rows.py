@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from ..checks import check_count, check_each, check_fields, check_text
-from .shell import check_source, labels_of, task_for
+from .shell import check_source, label_names, labels_of
+from ..data.facts import glue_task
 from ..models.folder import saved_settings
 from ..settings import Rows
 
@@ -21,9 +22,7 @@ _OWN = dict(data=check_text,
             text_cols=lambda value, name: value and check_each(value, name, check_text), # None: they are found
             label_col=check_text, valid=lambda value, name: value, split_seed=partial(check_count, least=0))
 
-def recorded_rows(
-    folder:str, # Folder of a saved model
-)->dict: # For `rows_learner`; empty if the folder does not tell
+def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder does not tell
     "Read from the `results.json` of a folder which rows it was fine-tuned on."
     saved, f = saved_settings(folder), Path(folder)/'results.json'
     if saved.get('task'): return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
@@ -50,8 +49,10 @@ def rows_of(
         return own | (labels_of(folder) if folder else dict(regression=rows.regression or None))
     known = recorded_rows(folder) if folder and not rows.task else {}
     if 'data' in known or not (rows.task or known): return known
-    name = task_for(folder, rows.task or known['task']) if folder else rows.task
-    return dict(task=name, source=str(check_source(rows.source or known.get('source'), name)))
+    t = glue_task(rows.task or known['task'])
+    if folder and (n := len(label_names(folder))) != t.num_labels:
+        raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
+    return dict(task=t.name, source=str(check_source(rows.source or known.get('source'), t.name)))
 
 # %% ../../nbs/commands/rows.ipynb #48893408
 def without_empty(

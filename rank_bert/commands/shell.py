@@ -22,7 +22,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, short_repr
-from ..data.facts import GLUE_TASKS, glue_source, glue_task
+from ..data.facts import GLUE_TASKS, glue_source
 from ..io import expanded, json_object, json_text
 from ..models.folder import model_config, saved_settings, sentence_class
 from ..settings import existing_path, flatten, in_shell, running, comma_list, text_as
@@ -49,7 +49,8 @@ def command(
         silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
         def run():
             if own:
-                os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing_path, comma_list(str).check(own, '--import')))
+                files = map(existing_path, comma_list(str).check(own, '--import'))
+                os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
@@ -279,25 +280,13 @@ def label_names(
     if sentence_class(folder) == 'CrossEncoder' and not (scored and len(names) == 1):
         f = expanded(folder)/'config_sentence_transformers.json'
         if (through := str(json_object(f).get('activation_fn')).rpartition('.')[2]) != 'Identity':
-            raise ValueError(f'{folder} holds a CrossEncoder, whose outputs go through {through}, so we do not compare them '
-                'with labels: compress it with --texts, and measure it with the evaluators of sentence-transformers')
+            raise ValueError(f'{folder} holds a CrossEncoder, whose outputs go through {through}, so we do not compare '
+                'them with labels: compress it with --texts, and measure it by evaluators of sentence-transformers')
     return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
 
-# %% ../../nbs/commands/shell.ipynb #3b826add2
-def task_for(
-    folder:str|Path, # Folder of a saved classifier
-    task:str, # GLUE task, in any spelling
-)->str: # Its plain name
-    "Raise `ValueError` unless the classifier has the number of labels of a task."
-    n, t = len(label_names(folder)), glue_task(task)
-    if n == t.num_labels: return t.name
-    raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
-
 # %% ../../nbs/commands/shell.ipynb #a83978af
-def labels_of(
-    folder:str|Path, # Folder of a saved classifier
-)->dict: # `vocab` and `regression` for `text_dls`
-    "Find out how to read labels for a classifier."
+def labels_of(folder:str|Path)->dict: # `vocab` and `regression` for `text_dls`
+    "Find out how to read labels for the classifier in a folder."
     from rank_bert.models.answers import head_kind # imports NumPy
     names, known = label_names(folder), model_config(folder).get('problem_type')
     if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
@@ -369,10 +358,8 @@ def text_items(
         yield tuple(parts) if n == 2 else text
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
-def texts_per_row(
-    folder:str|Path, # Folder of a saved model
-)->int: # 1 or 2; None if its folder does not tell
-    "Count the texts in a row of what a model was fine-tuned on."
+def texts_per_row(folder:str|Path)->int: # 1 or 2; None if its folder does not tell
+    "Count the texts in a row of what the model in a folder was fine-tuned on."
     saved = saved_settings(folder)
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
@@ -401,9 +388,9 @@ def run_line(
         path = Path(d)/name
         path.write_text(f"import sys\nfrom {module} import {name.removeprefix('rank-bert-')} as f\n"
                         "if __name__ == '__main__': sys.exit(f())")
-        with (patch.dict(os.environ), patch.object(sys, 'argv', [str(path), *args]), patch.object(script, 'anno_parser', arg_parser),
-              patch.object(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin), 'utf-8')),
-              redirect_stdout(out), redirect_stderr(err)):
+        with (patch.dict(os.environ), patch.object(sys, 'argv', [str(path), *args]), redirect_stdout(out),
+              patch.object(sys, 'stdin', io.TextIOWrapper(io.BytesIO(stdin), 'utf-8')), redirect_stderr(err),
+              patch.object(script, 'anno_parser', arg_parser)):
             try: Context().run(runpy.run_path, str(path), run_name='__main__')
             except SystemExit as e: code = e.code or 0
     return code, out.getvalue(), err.getvalue()

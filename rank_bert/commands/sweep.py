@@ -56,27 +56,6 @@ def _sweep_of(tasks, rows, score_col, fit, **settings):
     for o in tasks or (): check_source(source, o)
     return Sweep(tasks or ('sst2',), rows=replace(rows, source=source), fit=fit, **settings)
 
-# %% ../../nbs/commands/sweep.ipynb #77ac6dc7
-def _say_estimate(s):
-    "Say how many runs a sweep has to do, and how long they take at the pace of those that are done."
-    from rank_bert.compare.store import duration_text
-    took, left = s.seconds()
-    say(s.state_text(), result=True)
-    pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1'
-    if left is not None: pace = f'they took {duration_text(took)}; at their pace the rest takes {duration_text(left)}'
-    if pending := len(s.pending()): say(pace, result=True)
-    return dict(runs=len(s.grid()), to_do=pending, seconds=left)
-
-# %% ../../nbs/commands/sweep.ipynb #c1e272b1
-def _raise_failed(df, folder):
-    "End the command with an error if runs failed."
-    failed = df[df.status == 'failed']
-    if not len(failed) or not in_shell(): return
-    r = failed.iloc[0]
-    raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed {r.seed}, '
-                     f"{r.recipe}, {r.budget:g}: {r.error} (its traceback is in {folder/'runs'/r.run}; "
-                     f"{option('retry_failed')} does it again)")
-
 # %% ../../nbs/commands/sweep.ipynb #30d1b9cc
 @command
 def sweep(
@@ -84,9 +63,10 @@ def sweep(
     models:comma_list(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
     grid:Grid=_GRID,
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
-    rows:Rows.exclude('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
+    rows:Rows.exclude('task', 'texts', data='Or a file of yours: csv, tsv, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.exclude('seed', 'bf16')=_FIT,
-    config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator', 'seed')=CompressConfig(),
+    config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator',
+        'seed')=CompressConfig(),
     latency:Latency.exclude('repeats')=Latency(),
     runs:Runs=Runs(),
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
@@ -99,7 +79,14 @@ def sweep(
     settings = dict(models=models, grid=grid, folder=out, fit=fit, config=config, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
-    if runs.dry_run: return _say_estimate(s)
+    if runs.dry_run:
+        from rank_bert.compare.store import duration_text
+        (took, left), pending = s.seconds(), len(s.pending())
+        say(s.state_text(), result=True)
+        pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1' if left is None else (
+            f'they took {duration_text(took)}; at their pace the rest takes {duration_text(left)}')
+        if pending: say(pace, result=True)
+        return dict(runs=len(s.grid()), to_do=pending, seconds=left)
     from rank_bert.compare.report import report
     from rank_bert.compare.store import summary_text
     from tqdm import tqdm
@@ -107,7 +94,12 @@ def sweep(
     page = report(out)
     if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)
-    _raise_failed(df, s.folder)
+    failed = df[df.status == 'failed']
+    if len(failed) and in_shell():
+        r = failed.iloc[0]
+        raise ValueError(f'{len(failed)} of {len(df)} runs failed, the first of them {r.task}, {r.model}, seed '
+                         f"{r.seed}, {r.recipe}, {r.budget:g}: {r.error} (its traceback is in {s.folder/'runs'/r.run}; "
+                         f"{option('retry_failed')} does it again)")
     return df
 
 # %% ../../nbs/commands/sweep.ipynb #740ddf7f

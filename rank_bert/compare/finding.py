@@ -23,10 +23,8 @@ def _score_text(x, sd=np.nan):
 # %% ../../nbs/compare/finding.ipynb #8cbabe81
 _LOSS = .01 # how much of the score you may lose at most
 
-def lossless(
-    summary:pd.DataFrame, # From `summarize`
-)->pd.Series: # True where no loss counts
-    "Tell which models lose nothing that the seeds and rows let us measure."
+def lossless(summary:pd.DataFrame)->pd.Series: # True where no loss counts
+    "Tell which models of a summary lose nothing that the seeds and rows let us measure."
     error = error_of_change(summary)
     return summary.change >= -error.where(error > 0, _LOSS).clip(upper=_LOSS)
 
@@ -38,7 +36,7 @@ def _best_lossless(small):
     if len(good): return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
 
 def _way(r, several):
-    "Describe the recipe of a row in words, with the allocator if there are `comma_list`."
+    "Describe the recipe of a row in words, with the allocator if there are `several`."
     return r.recipe.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
 
 # %% ../../nbs/compare/finding.ipynb #28527937

@@ -122,10 +122,7 @@ def _soft(text): return H.Span(text, cls='soft')
 def _panel_title(task, model, names): return f'{task} ', _soft('·'), ' ', _model_name(model, names)
 
 # %% ../../nbs/compare/report.ipynb #415defd5
-def scores_section(
-    summary:pd.DataFrame, # From `summarize_tested`
-    names:dict, # From `short_names`
-)->tuple: # Elements
+def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
     "Build the panels of score and divergence, with one legend, and say how we judge noise."
     styles, groups = series_styles(summary), list(summary.groupby(['task', 'model'], sort=False))
     near = dict.fromkeys(score_baseline(g)[1] for _, g in groups if baseline_is_near(g))
@@ -153,9 +150,7 @@ def scores_section(
             H.Div(*(panel(*o, g) for o, g in groups), cls='panels'), H.P(note, cls='soft'))
 
 # %% ../../nbs/compare/report.ipynb #rep2me02
-def methods_section(
-    recipes:list, # Recipes
-)->tuple: # Elements; none if this process knows no recipe
+def methods_section(recipes:list)->tuple: # Elements; none if this process knows no recipe
     "Say what the recipes do, in a sentence for each part."
     rows = []
     for recipe in dict.fromkeys(recipes):
@@ -166,10 +161,7 @@ def methods_section(
     return (H.H2('Recipes'), H.Dl(*rows)) if rows else ()
 
 # %% ../../nbs/compare/report.ipynb #repprom2
-def guarantees_section(
-    records:dict, # From `read_sweep`
-    names:dict, # From `short_names`
-)->tuple: # Elements; none without a guarantee
+def guarantees_section(records:dict, names:dict)->tuple: # Elements; none without a guarantee
     "Draw the budgets that each search tried, with the guarantee and the choice."
     made = [(r, Guarantee(**r['guarantee'])) for r in records.values() if r.get('guarantee')]
     if not made: return ()
@@ -177,9 +169,9 @@ def guarantees_section(
         title = (*_panel_title(r['task'], r['model'], names), f" · {r['recipe']}, {r['allocator']}, seed {r['seed']}")
         label = f"upper bound of changed answers by budget, {r['recipe']} of {r['model']} on {r['task']}"
         return H.Figure(H.Figcaption(*title), svg_element(lambda ax: plot_guarantee(p, ax), label=label))
-    text = ('The texts set aside are the validation texts of the task, or for a sentence encoder half of those to learn '
-            'from. What is guaranteed is the red line, for texts like those, and not the bound of the choice, which was '
-            'looked at because it is low.')
+    text = ('The texts set aside are the validation texts of the task, or for a sentence encoder half of those to '
+            'learn from. What is guaranteed is the red line, for texts like those, and not the bound of the choice, '
+            'which was looked at because it is low.')
     return H.H2('Guarantees'), H.P(text, cls='soft'), H.Div(*(figure(*o) for o in made), cls='plots')
 
 # %% ../../nbs/compare/report.ipynb #b83c0e07
@@ -187,11 +179,7 @@ _RANKS_NOTE = ('The number is the rank (mean over seeds), the shade its fraction
                'factorised layer at or above break-even, which is no smaller than the dense one; a star marks one that '
                'is dense for some of the seeds.')
 
-def ranks_section(
-    df:pd.DataFrame, # From `read_sweep`
-    records:dict, # From `read_sweep`
-    names:dict, # From `short_names`
-)->tuple: # Elements
+def ranks_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     "Build the heat maps, one fold for each task, model, recipe and allocator."
     folds = []
     mapped = [k for k, r in records.items() if 'map' in r]
@@ -205,14 +193,12 @@ def ranks_section(
     return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/compare/report.ipynb #380a65be
-_SHOWN = ('task model recipe allocator budget kept bytes score score_error change change_error divergence tied changed upper '
-          'flops latency_ms latency_spread busy speedup seeds').split()
-_SHOWN_OF_RUNS = ('task model recipe allocator budget seed kept bytes score divergence changed upper encoder_params flops_per_token '
-                  'latency_ms latency_load seconds').split()
+_SHOWN = GROUP + ('kept bytes score score_error change change_error divergence tied changed upper flops latency_ms '
+                  'latency_spread busy speedup seeds').split()
+_SHOWN_OF_RUNS = GROUP + ('seed kept bytes score divergence changed upper encoder_params flops_per_token latency_ms '
+                          'latency_load seconds').split()
 
-def summary_table(
-    summary:pd.DataFrame, # From `summarize_tested`
-)->pd.DataFrame: # Without empty columns and, with one seed, without spreads
+def summary_table(summary:pd.DataFrame)->pd.DataFrame: # Without empty columns and, with one seed, without spreads
     "Choose the columns of a summary to show."
     t = summary.assign(latency_spread=(summary.latency_high - summary.latency_low)/2,
                        tied=summary.tied.map({True: 'tied', False: 'no'}),
@@ -222,9 +208,7 @@ def summary_table(
     return t.drop(columns=one).dropna(axis=1, how='all')
 
 # %% ../../nbs/compare/report.ipynb #380a65c1
-def metrics_table(
-    df:pd.DataFrame, # From `read_sweep`
-)->pd.DataFrame: # A row for each task, model, recipe, allocator and budget
+def metrics_table(df:pd.DataFrame)->pd.DataFrame: # A row for each task, model, recipe, allocator and budget
     "Average every metric over seeds, except of what is damaged."
     def numbers(text):
         try: found = json.loads(text).items()
@@ -235,18 +219,13 @@ def metrics_table(
     return t.groupby(GROUP, sort=False).mean().reset_index()
 
 # %% ../../nbs/compare/report.ipynb #0680db52
-def tables_section(
-    df:pd.DataFrame, # From `read_sweep`
-    summary:pd.DataFrame, # From `summarize_tested`
-    names:dict, # From `short_names`
-)->tuple: # Elements
+def tables_section(df:pd.DataFrame, summary:pd.DataFrame, names:dict)->tuple: # Elements
     "Build the table of the summary and that of all runs."
     runs = df[df.status == 'done'][_SHOWN_OF_RUNS].dropna(axis=1, how='all')
     text = ('Means over seeds with half of their 95 % intervals, that of the change over seeds and rows; of the '
             'latency the median and half of the range, and whether other processes kept the machine busy meanwhile. '
-            'On disk counts the weights, embeddings included. '
-            'Least divergence: is it tied with the least of that budget, after a correction for the number of tests? '
-            'Click a heading to sort. The same table is in ')
+            'On disk counts the weights, embeddings included. Least divergence: is it tied with the least of that '
+            'budget, after a correction for the number of tests? Click a heading to sort. The same table is in ')
     make = (' beside this page. To make one of these models, give its recipe, allocator and budget to '
             'rank-bert-compress, with the settings below and the model of the seed (fine-tuned ones are in models/).')
     return (H.H2('Numbers'), H.P(text, ', '.join(_FILES), make, cls='soft'),
@@ -260,11 +239,7 @@ _AGAIN = ('They stay as they are when you start the sweep again. When you have r
           'rank-bert-sweep --retry-failed with the same options, or run(retry_failed=True). The whole traceback of '
           'each run is in its file in runs/.')
 
-def failed_section(
-    df:pd.DataFrame, # From `read_sweep`
-    records:dict, # From `read_sweep`
-    names:dict, # From `short_names`
-)->tuple: # Elements; none if no run failed
+def failed_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements; none if no run failed
     "List the runs that failed, by recipe and error, and what to do."
     failed = df[df.status == 'failed']
     if not len(failed): return ()
@@ -277,10 +252,7 @@ def failed_section(
 # %% ../../nbs/compare/report.ipynb #66fa4dee
 _FILES = 'summary.csv', 'summary.md', 'summary.tex'
 
-def write_tables(
-    folder:str|Path, # Folder of a `Sweep`
-    summary:pd.DataFrame, # From `summarize_tested`
-):
+def write_tables(folder:str|Path, summary:pd.DataFrame):
     "Write a summary as CSV, Markdown and LaTeX, for the package booktabs."
     t, names = summary_table(summary), short_names(summary.model)
     text = pd.DataFrame({heading(c): [cell_text(c, names.get(v, v)) for v in t[c]] for c in t}, dtype=str)
@@ -291,11 +263,7 @@ def write_tables(
         with Store(folder).output(file) as tmp: tmp.write_text(to, encoding='utf-8')
 
 # %% ../../nbs/compare/report.ipynb #161fe9ac
-def settings_section(
-    df:pd.DataFrame, # From `read_sweep`
-    records:dict, # From `read_sweep`
-    names:dict, # From `short_names`
-)->tuple: # Elements
+def settings_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     "List the origin of the weights, the settings, those of compression from the runs that have them, and the machine."
     def distinct(values):
         show = lambda v: '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)

@@ -25,7 +25,7 @@ from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
-from .store import (Run, cell_text, dense_run, differences, duration_text, read_record, run_name,
+from .store import (Run, cell_text, differences, duration_text, read_record, run_name,
     run_of, run_words, short_names, to_table)
 
 # %% ../../nbs/compare/runner.ipynb #run00008
@@ -122,11 +122,11 @@ def state_text(self:Runner)->str:
     stored = {r: self.stored(r) for r in self.grid()}
     todo = [r for r, o in stored.items() if not o]
     failed = sum(o['status'] == 'failed' for o in stored.values() if o)
-    tuned = [self.is_tuned(dense_run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
+    tuned = [self.is_tuned(Run(*o)) for o in dict.fromkeys(o[:3] for o in todo)]
     again = f', {failed} failed (retry_failed does them again)' if failed else ''
     fits = f'; {sum(tuned)} of the {len(tuned)} models that these start from are fine-tuned' if self.tunes else ''
-    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} to do'
-            f'{fits}')
+    return (f'{self.folder}: {len(stored) - len(todo) - failed} of {len(stored)} runs are done{again}, {len(todo)} '
+            f'to do{fits}')
 
 # %% ../../nbs/compare/runner.ipynb #run00025
 @patch
@@ -209,7 +209,7 @@ def work(self:Runner,
 def _run_pending(self:Runner, progress, log, workers):
     "Do all pending runs, those of one fine-tuned model together, and log each."
     todo, names = _Todo(self), short_names(self.models)
-    fits, runs = sum(not self.is_tuned(dense_run(*o)) for o in {r[:3] for r in todo.files}), len(todo.files)
+    fits, runs = sum(not self.is_tuned(Run(*o)) for o in {r[:3] for r in todo.files}), len(todo.files)
     total = runs + (0 if workers else self.fit.epochs*fits) # a run and an epoch are a step; workers tell of no epochs
     start, steps, ended = time.perf_counter(), itertools.count(1), itertools.count(1)
     def tick(): bar.update(); return next(steps)

@@ -23,12 +23,11 @@ from ..train.scores import METRICS, score
 # %% ../../nbs/compare/statistics.ipynb #stat0006
 def interval(
     values, # One value a seed
-    level:float=.95, # Probability that the interval covers the mean of all seeds
-)->float: # Half its width; NaN with fewer than two values
+)->float: # Half the width of its 95 % interval; NaN with fewer than two values
     "Compute how far the mean of a few values may be from that of many."
     x = np.asarray(values, float)
     x = x[np.isfinite(x)]
-    return stats.t.ppf((1 + level)/2, len(x) - 1)*stats.sem(x) if len(x) > 1 else np.nan
+    return stats.t.ppf(.975, len(x) - 1)*stats.sem(x) if len(x) > 1 else np.nan
 
 # %% ../../nbs/compare/statistics.ipynb #stat0012
 def row_draws(

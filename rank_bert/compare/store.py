@@ -26,15 +26,7 @@ from ..checks import (check_count, check_each, check_fields, check_fraction, che
 from ..io import clear_unfinished, digest, expanded, json_object, json_text, new_file
 
 # %% ../../nbs/compare/store.ipynb #377f3f82
-Run = namedtuple('Run', 'task model seed recipe allocator budget')
-
-def dense_run(
-    task:str, # GLUE task
-    model:str, # Name or folder
-    seed:int, # Seed of the fine-tuning
-)->Run: # Its recipe is 'dense', its budget 1
-    "Make the run that measures a model before compression."
-    return Run(task, model, seed, 'dense', 'none', 1.)
+Run = namedtuple('Run', 'task model seed recipe allocator budget', defaults=('dense', 'none', 1.))
 
 # %% ../../nbs/compare/store.ipynb #be489fbd
 def short_names(
@@ -54,9 +46,7 @@ def settings_hash(
     return digest(settings)[:12]
 
 # %% ../../nbs/compare/store.ipynb #99dc4a97
-def run_words(
-    run:Run,
-)->list: # Task, last part of the model's name, seed, recipe, allocator, budget
+def run_words(run:Run)->list: # Task, last part of the model's name, seed, recipe, allocator, budget
     "List the words that name a run in file names and logs."
     return [run.task, Path(run.model).name, f'seed{run.seed}', run.recipe, run.allocator, f'{run.budget:g}']
 
@@ -171,7 +161,8 @@ SCHEMA = dict(
     upper=Field(_AMOUNT, optional=True, mean=('upper', 'max'), write=percent_text, title='upper bound of changed'),
     tied=Field(column=False, title='least divergence'), predicted=Field(_AMOUNT, optional=True, write=_G),
     majority_baseline=Field(_check_score, optional=True, mean=('majority_baseline', 'max'), write=_G),
-    metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, optional=True, write=_G),
+    metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text),
+    lr=Field(check_positive, optional=True, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
     guarantee=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
@@ -268,11 +259,8 @@ def output(self:Store,
 
 # %% ../../nbs/compare/store.ipynb #cadd4b4c
 @patch
-def run_file(self:Store,
-    run:Run,
-    settings:dict, # All that the numbers of the run depend on
-)->Path:
-    "Name the file of a run."
+def run_file(self:Store, run:Run, settings:dict)->Path:
+    "Name the file of a run; `settings` are all that its numbers depend on."
     return self.folder/'runs'/run_name(run, settings)
 
 # %% ../../nbs/compare/store.ipynb #852009e5

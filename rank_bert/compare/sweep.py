@@ -24,7 +24,7 @@ from ..data.facts import glue_source, glue_task
 from ..data.glue import task_folder
 from .recipes import SweepJob
 from .runner import Runner
-from rank_bert.compare.store import (Run, Store, dense_run, differences, folder_state, library_versions, settings_hash,
+from rank_bert.compare.store import (Run, Store, differences, folder_state, library_versions, settings_hash,
     write_json)
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
@@ -43,6 +43,8 @@ from ..train.tracking import tracker
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, flatten
 
 # %% ../../nbs/compare/sweep.ipynb #c3554ec1
+_NOT_OF_RUNS = 'budget speedup speed_engine speed_batch allocator seed'.split() # each run has its own, or none
+
 class Sweep(Runner):
     "Compare tasks x models x recipes x budgets x seeds, and keep each finished run in a folder."
     _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
@@ -55,11 +57,12 @@ class Sweep(Runner):
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
         rows:Rows.include('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
         fit:Fit.exclude('seed', 'bf16')=Fit(epochs=4),
-        config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator', 'seed')=CompressConfig(),
+        config:CompressConfig.exclude(*_NOT_OF_RUNS)=CompressConfig(),
         latency:Latency.exclude('repeats')=Latency(),
         runs:Runs.exclude('dry_run')=Runs(),
     ):
-        self.rows, self.fit, self.config, self.latency, self.runs, self.store = rows, fit, config, latency, runs, Store(folder)
+        self.rows, self.fit, self.config, self.latency, self.runs = rows, fit, config, latency, runs
+        self.store = Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
         self.recipes = check_several(grid.recipes, 'recipes', lambda o: '+'.join(map(str, parse(o))))
@@ -68,7 +71,8 @@ class Sweep(Runner):
         check_cost(config.cost)
         limit = config if config.limit else replace(config, budget=self.budgets[0])
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
-            check_recipe(parts, limit if any(p.shrinks for p in parts) else CompressConfig(), texts=True, labels=self._labels)
+            limits = limit if any(p.shrinks for p in parts) else CompressConfig()
+            check_recipe(parts, limits, texts=True, labels=self._labels)
         self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         self._check_models()
@@ -102,15 +106,13 @@ def grid(self:Sweep)->list: # `Run`s
     axes = [*map(begins, self.recipes)], [*dict.fromkeys(o[1] for o in compressed)], [*budgets, 1.]
     compressed.sort(key=lambda o: [x.index(v) for x, v in zip(axes, (begins(o[0]), *o[1:]))]) # to share their beginning
     return [run for o in itertools.product(self.tasks, self.models, self.seeds)
-            for run in (dense_run(*o), *(Run(*o, *c) for c in compressed))]
+            for run in (Run(*o), *(Run(*o, *c) for c in compressed))]
 
 # %% ../../nbs/compare/sweep.ipynb #2e1c8198
 OPTIMIZER = 'AdamW, weight decay 0.01 except for biases and norms' # of `encoder_learner`
 
 @patch
-def tuning_settings(self:Sweep,
-    run:Run,
-)->dict: # All that the fine-tuned model depends on
+def tuning_settings(self:Sweep, run:Run)->dict: # All that the fine-tuned model depends on
     "List the settings of the fine-tuning that a run starts from."
     data, fit, tokenizer = self._data_folder(run.task), self.fit, str(self.rows.tokenizer or '')
     tuning = dict(pretrained=fit.weights, n_train=self.rows.n_train, epochs=fit.epochs, lr=fit.lr, bs=fit.bs,
@@ -124,9 +126,7 @@ def tuning_settings(self:Sweep,
 
 # %% ../../nbs/compare/sweep.ipynb #21e01fc5
 @patch
-def settings(self:Sweep,
-    run:Run,
-)->dict: # All that its numbers depend on
+def settings(self:Sweep, run:Run)->dict: # All that its numbers depend on
     "List the settings of a run."
     parts = [] if run.recipe == 'dense' else parse(run.recipe)
     data = dict(n_calibration=self.config.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
@@ -272,7 +272,8 @@ def finish(self:Sweep, progress):
         runs = {r: o for r, o in records.items() if o['latency_ms'] is None}
         others = {shape(o): o['architecture'] for o in runs.values() if shape(o) not in dense}
         for some in list(chunked(others.items(), 7)) or [{}]*bool(runs):
-            times = time_models(dense | dict(some), self.latency.latency_batch, self.latency.latency_length, progress=progress)
+            batch = self.latency.latency_batch, self.latency.latency_length
+            times = time_models(dense | dict(some), *batch, progress=progress)
             if not dense: times = {k: o | dict(latency_dense_ms=None) for k, o in times.items()}
             for run in [r for r, o in runs.items() if shape(o) in times]:
                 record = runs.pop(run)

@@ -8,16 +8,15 @@ Docs: https://rank-bert.github.io/rank_bert/compare/timing.html.md"""
 __all__ = []
 
 # %% ../../nbs/compare/timing.ipynb #tim00003
-import os, tempfile, time, warnings
+import os, time, warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np, torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from ..ship.export import GRAPHS, write_graph
+from ..ship.export import in_engine
 from ..ship.onnx import TextGraph, to_onnx
-from ..ship.runtime import ENGINES
 from ..models.encoder import encoder_of
 from ..models.folder import check_settings
 from ..models.kinds import embeds
@@ -54,16 +53,6 @@ def busy_elsewhere()->float: # Seconds
     user, nice, system, idle, wait, *rest = map(int, f.read_text().split('\n')[0].split()[1:9])
     return (user + nice + system + sum(rest))/os.sysconf('SC_CLK_TCK') - time.process_time()
 
-class OtherLoad:
-    "Measure how many CPUs other processes keep busy during a block."
-    cpus = None
-    def __enter__(self):
-        self.start = busy_elsewhere(), time.perf_counter()
-        return self
-    def __exit__(self, *args):
-        busy, start = busy_elsewhere(), self.start
-        if busy is not None: self.cpus = max(0., (busy - start[0])/(time.perf_counter() - start[1]))
-
 # %% ../../nbs/compare/timing.ipynb #tim00013
 def _forward_pass(architecture, batch, length, device):
     "Make a function that runs random token ids through a model of an architecture, in its engine."
@@ -71,12 +60,7 @@ def _forward_pass(architecture, batch, length, device):
     graph = TextGraph(hf)
     x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(batch, length).items()}
     if not engine: return partial(hf.to(device), **{k: v.to(device) for k, v in x.items()})
-    folder, (to, precision) = tempfile.TemporaryDirectory(), engine
-    file = Path(folder.name)/'engine'/GRAPHS[to]
-    to_onnx(graph, f'{folder.name}/model.onnx')
-    write_graph(Path(folder.name)/'model.onnx', file, to, precision)
-    run = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
-    return lambda folder=folder: run({k: v.numpy() for k, v in x.items()}) # keeps the folder
+    return partial(in_engine(partial(to_onnx, graph), graph.outputs[0], *engine), {k: v.numpy() for k, v in x.items()})
 
 # %% ../../nbs/compare/timing.ipynb #612acb81
 @torch.no_grad()
@@ -97,8 +81,9 @@ def time_models(
             engine = '-'.join(o.get('engine') or ['PyTorch'])
             warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     torch.set_rng_state(state)
-    with OtherLoad() as other:
-        times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
+    busy, start = busy_elsewhere(), time.perf_counter()
+    times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
+    load = None if busy is None else max(0., (busy_elsewhere() - busy)/(time.perf_counter() - start))
     low, median, high = np.quantile(1000*np.array(list(times.values())), (.25, .5, .75), axis=1)
-    return {k: dict(latency_ms=b, latency_iqr_ms=c - a, latency_dense_ms=median[0], latency_load=other.cpus,
+    return {k: dict(latency_ms=b, latency_iqr_ms=c - a, latency_dense_ms=median[0], latency_load=load,
                     latency_threads=torch.get_num_threads()) for k, a, b, c in zip(times, low, median, high)}

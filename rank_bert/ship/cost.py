@@ -8,25 +8,21 @@ Docs: https://rank-bert.github.io/rank_bert/ship/cost.html.md"""
 __all__ = []
 
 # %% ../../nbs/ship/cost.ipynb #dc000003
-import tempfile
 from functools import partial
 from importlib import import_module
-from itertools import count
-from pathlib import Path
 
-import torch, torch.nn as nn
+import torch.nn as nn
 
 from ..checks import check_name
-from .export import GRAPHS, PACKAGES, PRECISIONS, why_not, write_graph
+from .export import PACKAGES, PRECISIONS, in_engine, why_not
 from .onnx import TextGraph, to_onnx
-from .runtime import ENGINES
 from ..io import needs_extra
 from ..models.encoder import linears
 from ..shrink.decomposition import MEASURES
 from ..shrink.latency import LatencyTable, measure_latency
 
 # %% ../../nbs/ship/cost.ipynb #dc000007
-def _in_engine(layer, to, precision, place, numbers):
+def _layer_in_engine(layer, to, precision):
     "Write a linear layer, dense or factorised, as a graph, and load it; return a function of `(tokens, in)`."
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -39,10 +35,8 @@ def _in_engine(layer, to, precision, place, numbers):
     ends = [[helper.make_tensor_value_info(k, TensorProto.FLOAT, ['tokens', n])]
             for k, n in (('x', layer.in_features), ('y', layer.out_features))]
     versions = dict(opset_imports=[helper.make_opsetid('', 18)], ir_version=10)
-    traced, file = place/'layer.onnx', place/f'{next(numbers)}'/('y.xml' if to == 'openvino' else 'y.onnx')
-    onnx.save(helper.make_model(helper.make_graph(nodes, 'layer', *ends, values), **versions), str(traced))
-    write_graph(traced, file, to, precision)
-    run = ENGINES[to](file, 'y', precision, torch.get_num_threads())
+    m = helper.make_model(helper.make_graph(nodes, 'layer', *ends, values), **versions)
+    run = in_engine(lambda file: onnx.save(m, str(file)), 'y', to, precision)
     return lambda x: run(dict(x=x.numpy()))
 
 # %% ../../nbs/ship/cost.ipynb #dc000011
@@ -57,18 +51,14 @@ def engine_latency(
     with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
     if reason := why_not(to, precision): raise ValueError(reason)
     def measure(shapes):
-        with tempfile.TemporaryDirectory() as d:
-            prepare = partial(_in_engine, to=to, precision=precision, place=Path(d), numbers=count())
-            return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
+        prepare = partial(_layer_in_engine, to=to, precision=precision)
+        return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
     def whole(model, bs, length):
-        graph, place = TextGraph(model), tempfile.TemporaryDirectory()
-        traced, file = Path(place.name)/'traced.onnx', Path(place.name)/GRAPHS[to]
-        to_onnx(graph, traced)
-        write_graph(traced, file, to, precision)
-        engine = ENGINES[to](file, graph.outputs[0], precision, torch.get_num_threads())
+        graph = TextGraph(model)
+        engine = in_engine(partial(to_onnx, graph), graph.outputs[0], to, precision)
         x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
         x['attention_mask'][:] = 1
-        return lambda place=place: engine(x) # which keeps the folder
+        return partial(engine, x)
     times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
     return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 

@@ -18,12 +18,12 @@ from xml.etree import ElementTree
 import numpy as np, pandas as pd, torch
 from fastcore.basics import chunked
 
-from ..checks import check_count, check_name
+from ..checks import check_count
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from rank_bert.ship.runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of, run_longest,
-    write_manifest)
+from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of,
+    run_longest, write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.encoder import encoder_of
@@ -36,7 +36,7 @@ from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
 from ..shrink.guarantee import Guarantee, Tried, changed_answers
-from ..settings import CompressConfig, flatten
+from ..settings import CompressConfig, ExportConfig, Latency, flatten, option
 
 # %% ../../nbs/ship/export.ipynb #de000006
 PACKAGES = dict(onnx='onnxruntime', openvino='openvino')
@@ -82,18 +82,19 @@ def _open_source(model, tokenizer, max_length):
     elif hasattr(model, 'dls'): model, own, length = model.model, model.dls.tokenizer, model.dls.max_length
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
-    tokenizer, kind, through = tokenizer or own, type(model).__name__, type(getattr(model, 'activation_fn', None)).__name__
+    tokenizer, kind = tokenizer or own, type(model).__name__
+    through = type(getattr(model, 'activation_fn', None)).__name__
     if kind in ('SparseEncoder', 'MultiVectorEncoder') or kind == 'CrossEncoder' and through != 'Identity':
-        what = 'gives other than dense vectors, and a graph does not: export model[0].model.base_model'
-        if kind == 'CrossEncoder': what = f'passes scores through {through}, and a graph does not: export model[0].model'
-        raise ValueError(f'{kind} {what}')
+        what, inner = 'gives other than dense vectors', 'model[0].model.base_model'
+        if kind == 'CrossEncoder': what, inner = f'passes scores through {through}', 'model[0].model'
+        raise ValueError(f'{kind} {what}, and a graph does not: export {inner}')
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
     length = max_length or length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
-    length = check_count(length, 'max_length', least, tokenizer.model_max_length)
-    check_length(encoder_of(model).config.to_dict(), length, 'max_length')
+    length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
+    check_length(encoder_of(model).config.to_dict(), length, option('max_length'))
     return Source(model, tokenizer, length, results)
 
 # %% ../../nbs/ship/export.ipynb #de000014
@@ -111,6 +112,21 @@ def write_graph(
     if to == 'openvino': to_openvino(traced, file, precision)
     elif precision == 'int8': quantize_onnx(traced, file, lacking('int8', processor) is not None)
     else: shutil.copyfile(traced, file)
+
+# %% ../../nbs/ship/export.ipynb #lean1a02
+def in_engine(
+    write, # Called with the path of a file, to write a float32 ONNX graph into
+    output:str, # Name of its output
+    to:str, # Engine: 'onnx' or 'openvino'
+    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
+): # Function of a dict of arrays; the files go when it does
+    "Load a graph into an engine, in a precision."
+    place = tempfile.TemporaryDirectory()
+    traced, file = Path(place.name)/'traced.onnx', Path(place.name)/GRAPHS[to]
+    write(traced)
+    write_graph(traced, file, to, precision)
+    run = ENGINES[to](file, output, precision, torch.get_num_threads())
+    return lambda x, place=place: run(x)
 
 # %% ../../nbs/ship/export.ipynb #de000039
 def part_bytes(
@@ -187,7 +203,8 @@ def compare_engines(
     predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
-    runs, in_torch = runs | {k: p._run_engine for k, p in predictors.items()}, copy.copy(next(iter(predictors.values())))
+    runs |= {k: p._run_engine for k, p in predictors.items()}
+    in_torch = copy.copy(next(iter(predictors.values())))
     in_torch._run_engine = runs['pytorch', 'fp32']
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
@@ -231,11 +248,12 @@ def _candidates(to, precision, processor=None):
     engines = [k for k in PACKAGES if to in (k, 'auto') and find_spec(PACKAGES[k])]
     if not engines: raise ImportError(f"no engine for to={to!r} is installed: pip install 'rank_bert[onnx]'")
     if processor not in (None, here := this_processor()):
-        warnings.warn(f"'auto' times on this processor, {here}, what will run on {processor}: name engine and precision")
+        warnings.warn(f"'auto' times on this processor, {here}, what will run on {processor}: name engine and "
+            'precision')
     pairs = [(e, p) for e in engines for p in PRECISIONS[e] if precision in (p, 'auto')]
     if found := [k for k in pairs if not why_not(*k, processor)]: return found
-    raise ValueError(why_not(*pairs[0], processor) if pairs else f'no engine that is installed computes in {precision}: '
-                     "pip install 'rank_bert[openvino]'")
+    raise ValueError(why_not(*pairs[0], processor) if pairs else
+        f"no engine that is installed computes in {precision}: pip install 'rank_bert[openvino]'")
 
 # %% ../../nbs/ship/export.ipynb #de000037
 def outputs_of(
@@ -273,13 +291,14 @@ def check_guarantee(
     for k, f in folders.items():
         losses = changed_answers(before, outputs_of(f, texts)[0], kind, config.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
-        found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind, config.tolerance)
+        found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind,
+            config.tolerance)
     kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)
     raise ValueError(f"no export keeps the guarantee of at most {100*config.max_changed:.3g} %: {' '.join(k)} changed "
-        f"{p.changed:,} of {p.texts:,} answers, so that up to {100*p.upper:.3g} % may change. Allow more, take a higher "
-        "precision or a larger model, or pass more texts")
+        f"{p.changed:,} of {p.texts:,} answers, so that up to {100*p.upper:.3g} % may change. Allow more, take a "
+        "higher precision or a larger model, or pass more texts")
 
 # %% ../../nbs/ship/export.ipynb #de000028
 @flatten
@@ -287,29 +306,21 @@ def export(
     model, # Model, module or learner that contains one, `SentenceTransformer`, or folder of any of them
     tokenizer=None, # Its fast tokenizer; default: that of the learner, `SentenceTransformer` or folder
     folder:str|Path=None, # Folder to write
-    to:str='auto', # Engine: 'onnx', 'openvino', or 'auto' for the fastest that is installed
-    precision:str='auto', # 'fp32', 'bf16', 'fp16', 'int8', or 'auto' for the fastest that agrees with PyTorch
+    form:ExportConfig=ExportConfig(),
     max_length:int=None, # Longest text in tokens; default: as in training, or else 128
     texts=None, # Texts or pairs to compare predictions on, for 'auto'; default: sentences of the sample data
-    vocabulary:str='all', # 'all', or 'seen' to drop the words that do not occur in `texts`
-    bs:int=1, # Texts in the batch that 'auto' times
-    length:int=32, # Tokens of each of them
-    max_divergence:float=.01, # Largest mean divergence from PyTorch that 'auto' accepts, with one label in 100 changed
-    config:CompressConfig.include('max_changed', 'confidence', 'tolerance')=CompressConfig(), # A guarantee, tested on `texts`; default: none
+    latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
+    config:CompressConfig.include('confidence', 'tolerance',
+        max_changed='Largest share of answers that may change, tested on texts (default: any)')=CompressConfig(),
     dense=None, # Model, learner or folder that the guarantee compares with; default: the model that is exported
     overwrite:bool=False, # Replace what is in the folder?
-    processor:str=None, # Where it will run: 'cpu-avx2', 'cpu-vnni' or 'cpu-bf16'; default: here
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
-    check_name(to, 'engine', [*PACKAGES, 'auto'])
-    check_name(precision, 'precision', [*PRECISIONS['openvino'], 'auto'])
-    check_name(vocabulary, 'vocabulary', ('all', 'seen'))
-    if processor: check_name(processor, 'processor', PROCESSORS)
     if folder is None: raise ValueError('pass the folder to write')
-    out, candidates = check_new(expanded(folder), overwrite), _candidates(to, precision, processor)
+    out, candidates = check_new(expanded(folder), overwrite), _candidates(form.to, form.precision, form.processor)
     source = _open_source(model, tokenizer, max_length)
     enc, last = encoder_of(source.model), max(source.tokenizer.get_vocab().values())
-    check_length(enc.config.to_dict(), length, 'length')
+    check_length(enc.config.to_dict(), latency.latency_length, option('latency_length'))
     if last >= (rows := enc.get_input_embeddings().num_embeddings):
         raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
                          f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
@@ -317,7 +328,7 @@ def export(
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
     dense_model, more, best = source.model, {}, candidates[0]
-    if vocabulary == 'seen':
+    if form.vocabulary == 'seen':
         if not texts:
             raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
         small, tok = keep_seen_words(dense_model, source.tokenizer, texts)
@@ -329,16 +340,18 @@ def export(
         to_onnx(graph, traced)
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
         folders = {k: Path(d)/'-'.join(k) for k in candidates}
-        settings = {k: _write_export(source, dense_model, graph, traced, f, *k, processor) for k, f in folders.items()}
+        settings = {k: _write_export(source, dense_model, graph, traced, f, *k, form.processor)
+            for k, f in folders.items()}
         kept = check_guarantee(truth, folders, aside, config) if config.max_changed else folders
         if len(candidates) > 1:
-            table = compare_engines(folders, graph, texts, bs, length)
+            table = compare_engines(folders, graph, texts, latency.latency_batch, latency.latency_length)
             print(table.round(4).to_string(index=False))
             rows = table[[k in kept or k[0] == 'pytorch' for k in zip(table.engine, table.precision)]]
-            best = fastest(rows, max_divergence, 1. if config.max_changed else .01)
-            about = dict(bs=bs, length=length, threads=torch.get_num_threads())
+            best = fastest(rows, form.max_divergence, 1. if config.max_changed else .01)
+            about = dict(bs=latency.latency_batch, length=latency.latency_length, threads=torch.get_num_threads())
             more = dict(measured=about | dict(rows=table.to_dict('records')))
-        if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=str(dense)*isinstance(dense, (str, Path)))
+        place = str(dense)*isinstance(dense, (str, Path))
+        if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)
         with new_folder(out, overwrite, checked=True) as tmp:
             shutil.copytree(folders[best], tmp, dirs_exist_ok=True)
             _seal(tmp, settings[best] | more)

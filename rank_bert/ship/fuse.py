@@ -16,14 +16,7 @@ from ..checks import check_name
 
 
 # %% ../../nbs/ship/fuse.ipynb #28fuse06
-FUSIONS = {}
-
-def fusion(
-    f, # Function of an `onnx.GraphProto` that changes it in place, and returns in how many places
-):
-    "Add a function of a graph to `FUSIONS`."
-    FUSIONS[f.__name__] = f
-    return f
+FUSIONS = {} # name -> function
 
 class _Links:
     "Who makes and who reads the tensors of a graph, and the values of its constants."
@@ -66,10 +59,7 @@ def fuse(
 # %% ../../nbs/ship/fuse.ipynb #28fuse14
 MASKED = np.float32(-1e30) # what is added to the score of a masked token
 
-@fusion
-def nan_tests(
-    g, # An `onnx.GraphProto`; changed in place
-)->int: # Places changed
+def nan_tests(g)->int: # Places changed
     "Remove the test for NaN behind each softmax."
     from onnx import numpy_helper
     links, done = _Links(g), 0
@@ -86,6 +76,8 @@ def nan_tests(
         done += 1
     return done
 
+FUSIONS['nan_tests'] = nan_tests
+
 # %% ../../nbs/ship/fuse.ipynb #28fuse17
 def _perm(n):
     "Give the order of a Transpose."
@@ -100,10 +92,7 @@ def _swaps_last(links, n):
     shape = [s and links.maker(s.input[0], 'Shape') for s in map(lambda k: links.maker(k, 'Slice'), sizes[1].input)]
     return first.input[0] if all(o and o.input[0] == first.input[0] for o in shape) else None
 
-@fusion
-def key_transposes(
-    g, # An `onnx.GraphProto`; changed in place
-)->int: # Places changed
+def key_transposes(g)->int: # Places changed
     "Transpose keys in one step."
     from onnx import helper
     links, done = _Links(g), 0
@@ -115,11 +104,10 @@ def key_transposes(
         done += 1
     return done
 
+FUSIONS['key_transposes'] = key_transposes
+
 # %% ../../nbs/ship/fuse.ipynb #28fuse20
-@fusion
-def shared_inputs(
-    g, # An `onnx.GraphProto`; changed in place
-)->int: # Places changed
+def shared_inputs(g)->int: # Places changed
     "Compute products with the same input as one."
     from onnx import helper, numpy_helper
     links, groups = _Links(g), defaultdict(list)
@@ -138,3 +126,5 @@ def shared_inputs(
         for n in ns: g.node.remove(n)
         for n in reversed(new): g.node.insert(at, n)
     return len(groups)
+
+FUSIONS['shared_inputs'] = shared_inputs

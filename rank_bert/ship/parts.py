@@ -51,7 +51,7 @@ def _exported(engine, precision):
     def f(step, to:str=engine):
         new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(step.job.dense), None)
-        made = export(new, tok, out.folder, to, precision, longest)
+        made = export(new, tok, out.folder, to, precision, max_length=longest)
         if KINDS[made.kind].method == 'predict': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)
     return f

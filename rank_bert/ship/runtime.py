@@ -49,7 +49,7 @@ def read_manifest(
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
     if m.get('version') != VERSION:
-        way = 'it is of an earlier rank_bert, so export the model again' if m.get('version') == 1 else 'update rank_bert'
+        way = 'an earlier rank_bert wrote it, so export it again' if m.get('version') == 1 else 'update rank_bert'
         raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
@@ -192,8 +192,8 @@ class Predictor:
         each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
         self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
         if self.lengths and m['engine'] != 'openvino':
-            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or export "
-                "with to='openvino'")
+            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or "
+                "export with to='openvino'")
         auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
         threads = None if auto else check_count(threads, 'threads', none=True)
         with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))

@@ -17,19 +17,6 @@ from transformers import AutoTokenizer
 
 from ..models.encoder import encoder_of
 
-# %% ../../nbs/ship/vocabulary.ipynb #vo000013
-def _cut_embedding(model, new):
-    "Leave the rows of the ids in `new` (old id -> new id) in the word embedding of a model, in place."
-    enc, kept = encoder_of(model), list(new)
-    words = enc.get_input_embeddings()
-    table = getattr(words, 'down', words) # of a factorised one
-    table.weight = nn.Parameter(table.weight.detach()[kept].clone(), requires_grad=table.weight.requires_grad)
-    table.num_embeddings = len(kept)
-    if table.padding_idx is not None: table.padding_idx = new[table.padding_idx]
-    enc.config.vocab_size = len(kept)
-    for k in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
-        if getattr(enc.config, k, None) is not None: setattr(enc.config, k, new.get(getattr(enc.config, k)))
-
 # %% ../../nbs/ship/vocabulary.ipynb #vo000014
 def keep_seen_words(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
@@ -48,8 +35,15 @@ def keep_seen_words(
     single = {i for t, i in words['vocab'].items() if len(t.removeprefix(words['continuing_subword_prefix'])) == 1}
     special = {t['id'] for t in state['added_tokens']} | {words['vocab'][words['unk_token']]}
     kept = sorted(single.union(special, *(e.ids for e in tok.encode_batch(list(texts)))))
-    small, new = copy.deepcopy(model), {k: i for i, k in enumerate(kept)}
-    _cut_embedding(small, new)
+    small, new = copy.deepcopy(model), {k: i for i, k in enumerate(kept)} # old id -> new id
+    enc = encoder_of(small)
+    table = enc.get_input_embeddings()
+    table = getattr(table, 'down', table) # of a factorised one
+    table.weight = nn.Parameter(table.weight.detach()[kept].clone(), requires_grad=table.weight.requires_grad)
+    table.num_embeddings = enc.config.vocab_size = len(kept)
+    if table.padding_idx is not None: table.padding_idx = new[table.padding_idx]
+    for k in ('pad_token_id', 'bos_token_id', 'eos_token_id'):
+        if getattr(enc.config, k, None) is not None: setattr(enc.config, k, new.get(getattr(enc.config, k)))
     words['vocab'] = {t: new[i] for t, i in words['vocab'].items() if i in new}
     for t in state['added_tokens']: t['id'] = new[t['id']]
     for t in ends.get('special_tokens', {}).values(): t['ids'] = [new[i] for i in t['ids']] # TemplateProcessing
