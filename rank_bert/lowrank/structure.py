@@ -80,17 +80,6 @@ def reshape_neurons(
                              outer: resized(outer, n, outer.out_features)})
 
 # %% ../../nbs/lowrank/structure.ipynb #cost0004
-def put_into(
-    new:nn.Linear, # Layer to fill
-    old:nn.Linear, # Layer that is no larger
-    rows=slice(None), # Outputs of `new` for those of `old`
-    columns=slice(None), # Inputs of `new` for those of `old`
-):
-    "Copy a dense layer into a larger one, and leave the rest zero."
-    for p in new.parameters(): p.zero_()
-    new.weight[rows, columns] = old.weight
-    if new.bias is not None: new.bias[rows] = old.bias
-
 @torch.no_grad()
 def widen(
     model:nn.Module, # A transformers model with dense layers, or any module that contains one; changed in place
@@ -101,12 +90,17 @@ def widen(
     refuse_adapters(model)
     enc = encoder_of(model)
     name = lambda o: o.name.removeprefix(f'{enc.base_model_prefix}.')
+    def put_into(new, old, rows=slice(None), columns=slice(None)):
+        for p in new.parameters(): p.zero_()
+        new.weight[rows, columns] = old.weight
+        if new.bias is not None: new.bias[rows] = old.bias
     places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
     for a in (o for o in attentions(enc, optional=True) if name(o) in heads):
         n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
         h, s = heads[name(a)]
         if h > n or s > size:
-            raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} of the config")
+            raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} of the "
+                "config")
         new, kept = reshape_block(enc, a, n, size), places(h, s, size)
         for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)
@@ -117,4 +111,3 @@ def widen(
         put_into(wide[0], inner, rows=places(halves, n, full))
         put_into(wide[1], outer, columns=slice(n))
         replace_layers(enc, {inner: wide[0], outer: wide[1]})
-

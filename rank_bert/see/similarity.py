@@ -11,7 +11,6 @@ __all__ = []
 import torch, torch.nn as nn
 import torch.nn.functional as F
 from scipy.stats import spearmanr
-from ..checks import check_count
 from ..models.encoder import encoder_of
 from ..models.embedder import embed
 from ..models.batches import batches_of_texts

@@ -16,7 +16,7 @@ from ..checks import check_count, check_fraction, check_positive
 from .bounds import check_enough, upper_bound
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
 from ..models.kinds import KINDS, predictions
-from ..settings import CompressConfig, option
+from ..settings import option
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0039
 def changed_answers(
@@ -179,12 +179,19 @@ def still_holds(
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0073
 def set_aside(
-    data, # Texts, pairs of texts, or batches
+    data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-)->tuple: # Texts to fit to, and texts set aside; of batches, batches of one sentence
+)->tuple: # What to fit to, and texts set aside; of batches, batches of one sentence
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
+    if data is None:
+        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
+    if hasattr(data, 'dls'):
+        warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside "
+            "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
+            "that it will read to be guaranteed for those")
+        return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
     data = check_data(data)
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
@@ -197,17 +204,3 @@ def set_aside(
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
-
-# %% ../../nbs/shrink/guarantee.ipynb #se000006
-def guarantee_texts(
-    data, # Texts or batches, or a learner
-    config:CompressConfig, # With the seed
-)->tuple: # What to fit to, and the texts set aside
-    "Set texts aside: half of those given, but at most 2,000, or the validation texts of a learner."
-    if data is None:
-        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
-    if not hasattr(data, 'dls'): return set_aside(data, seed=config.seed)
-    warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside without "
-        "their labels: all other texts that we know are those that the model was trained on. Pass texts that it will "
-        "read to be guaranteed for those")
-    return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]

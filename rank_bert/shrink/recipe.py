@@ -26,7 +26,7 @@ from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
-from .guarantee import guarantee_texts
+from .guarantee import set_aside
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec009
 class Job:
@@ -43,8 +43,9 @@ class Job:
     ):
         self.dense, self.config, self.progress, self.statistics, self.lr = dense, config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.began = load_or_make, may_stop, time.time()
-        self.ready, self.learner = isinstance(data, (Calibration, Decomposition)), data if hasattr(data, 'dls') else None
-        self.data, self.aside = guarantee_texts(None if self.ready else data, config) if config.max_changed else (data, None)
+        self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
+        self.data, self.aside = data, None
+        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
         self.cache, self.results, self.cache_hits = {}, {}, []
 
     @property

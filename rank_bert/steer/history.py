@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/history.html.md"""
 __all__ = ['plot_rank_history']
 
 # %% ../../nbs/steer/history.ipynb #1ea2c564
-import json, os
+import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt, numpy as np, pandas as pd
@@ -36,17 +36,6 @@ def write_records(
 ):
     "Write records into a file, one line of JSON each."
     with new_file(path) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in records))
-
-# %% ../../nbs/steer/history.ipynb #22284746
-def append_record(
-    path, # File to add to
-    record:dict, # Record of a `RankMonitor`
-):
-    "Append a record to a file and flush it to the disk."
-    with open(path, 'ab') as f:
-        f.write(json.dumps(record).encode()+b'\n')
-        f.flush()
-        os.fsync(f.fileno())
 
 # %% ../../nbs/steer/history.ipynb #989a9d5a
 def read_records(

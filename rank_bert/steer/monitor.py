@@ -8,11 +8,11 @@ Docs: https://rank-bert.github.io/rank_bert/steer/monitor.html.md"""
 __all__ = ['RankMonitor']
 
 # %% ../../nbs/steer/monitor.ipynb #6bed7e62
-import math, time, warnings
+import json, math, os, time, warnings
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt, pandas as pd, torch
+import matplotlib.pyplot as plt, torch
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
@@ -22,7 +22,7 @@ from ..checks import check_count, check_fraction, check_name, check_several
 from ..models.encoder import MORE_ROLES, ROLES, linears
 from ..io import new_file
 from ..see.metrics import rank_metrics
-from .history import append_record, history_table, plot_rank_history, read_records, write_records
+from .history import history_table, plot_rank_history, read_records, write_records
 from ..train.learner import FitCallback
 from rank_bert.see.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, layer_rows, measure,
     weight_sum)
@@ -167,7 +167,11 @@ def record(self:RankMonitor, step, last=False):
     rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.rows_of(k, layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
-    if self.file is not None: append_record(self.file, record)
+    if self.file is not None:
+        with self.file.open('ab') as f:
+            f.write(json.dumps(record).encode()+b'\n')
+            f.flush()
+            os.fsync(f.fileno())
     if self.live and in_notebook() and hasattr(self.learn, 'progress'):
         fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
         from IPython.display import display # which scripts need not have

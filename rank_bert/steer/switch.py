@@ -16,7 +16,7 @@ from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
 from ..models.encoder import encoder_of, linears
-from ..lowrank.layers import max_rank
+from ..lowrank.layers import break_even
 from ..see.metrics import stable_rank
 from .optimizer_state import factorise
 from .project import ranks_for, trainable
@@ -107,7 +107,7 @@ def switch(self:LowRankSwitch, names, epoch):
     def rank(n):
         s = self.stable_ranks(n)
         return math.ceil(s[-1]*min(shapes[n])/s[0]) if given is None else given.get(n)
-    plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
+    plan = {n: r if (r := rank(n)) is not None and r < break_even(*shapes[n]) else None for n in names}
     self.switched |= plan
     self.rows += [dict(epoch=epoch, name=n, stable_rank=self.stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
     if any(plan.values()): to_factors(self.learn, plan)
