@@ -307,13 +307,6 @@ def weight_spectra(
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
 
-def spectra(
-    model:nn.Module, # A transformers model, or any module that contains one
-    roles=None, # One role or several; all when None
-)->dict: # Name -> singular values, descending, float64 on the CPU
-    "Compute the singular values of every linear layer of an encoder."
-    return {n: o.s for n, o in weight_spectra(finite_weights(model, roles)).items()}
-
 # %% ../../nbs/see/metrics.ipynb #44e1c54c
 REPORT_METRICS = ('numerical_rank', 'effective_rank', 'participation_ratio', 'stable_rank', 'energy_rank_90',
     'mp_outliers')

@@ -43,11 +43,10 @@ def two_sided_factors(
     w:torch.Tensor, # Matrix (m, n)
     left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
     right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
-    damping:float=1e-3, # See `damped_root`
 )->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
     "Decompose `w` for the least weighted error."
     a = to_float64(w)
-    lg, lc = (None if x is None else damped_root(x, damping) for x in (left, right))
+    lg, lc = (None if x is None else damped_root(x) for x in (left, right))
     if lg is not None: a = lg.T@a
     if lc is not None: a = a@lc
     u, s, v = gram_svd(a)

@@ -26,16 +26,14 @@ from ..lowrank.plan import record_plan
 def weighted_singular_values(
     half:torch.Tensor, # Matrix (m, n) times the root of the second moment on its right
     left:torch.Tensor, # Second moment (m, m) on its left
-    damping:float=1e-3, # What is added to the diagonal of `left`, as a fraction of its mean
 )->torch.Tensor: # (min(m, n),), descending
     "Compute the singular values of a matrix, weighted by second moments on both sides."
-    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left, damping).T@to_float64(half))
-    gram = half.T@(left@half) + damping*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
+    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left).T@to_float64(half))
+    gram = half.T@(left@half) + 1e-3*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
     return torch.linalg.eigvalsh(gram.double()).clamp_min(0).sqrt().flip(0)
 
-
 # %% ../../nbs/shrink/prune.ipynb #24off002
-Prunable = namedtuple('Narrowing', 'kind part inner outer levels')
+Prunable = namedtuple('Prunable', 'kind part inner outer levels')
 
 def _head_levels(a, importance):
     "Yield the `Level` of all heads, then of one less at a time, with the weight of the layer behind them."

@@ -23,9 +23,10 @@ _COLUMNS = dict(step='int64', epoch='float64', what='object', name='object', lay
     metric='object', value='float64')
 
 def history_table(
-    records:list, # Records of a `RankMonitor`
+    records, # Records of a `RankMonitor`, or the file it wrote, whether or not its run came to an end
 )->pd.DataFrame: # step, epoch, what, name, layer, role, head, metric, value
     "Tabulate records, one number a row."
+    if not isinstance(records, list): records = read_records(records)
     rows = [(r['step'], r['epoch'], *row) for r in records for row in r['rows']]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
@@ -46,13 +47,6 @@ def read_records(
     try: return [json.loads(l) for l in lines]
     except ValueError as e: raise ValueError(f'{path} is not the file of a RankMonitor: {e}') from None
 
-# %% ../../nbs/steer/history.ipynb #2f35ab28
-def read_history(
-    path, # File that a `RankMonitor` has written, whether or not its run came to an end
-)->pd.DataFrame: # As `RankMonitor.history`
-    "Read what a monitor has recorded."
-    return history_table(read_records(path))
-
 # %% ../../nbs/steer/history.ipynb #ad18875a
 def plot_rank_history(
     history, # A `RankMonitor`, its `history`, or the file it wrote
@@ -65,7 +59,7 @@ def plot_rank_history(
     "Draw how a rank metric moved in training."
     check_name(kind, 'kind', ('lines', 'heatmap'))
     history = getattr(history, 'history', history)
-    if not isinstance(history, pd.DataFrame): history = read_history(history)
+    if not isinstance(history, pd.DataFrame): history = history_table(history)
     if not len(history): raise ValueError('the history is empty: fit first')
     what = check_name(what or history.what.iloc[0], 'what', history.what.unique())
     h = history[history.what == what]
