@@ -114,7 +114,8 @@ def check_data(
     if not are_texts([_row(o) for o in first]): return data
     if isinstance(first[0], str): return check_texts(data, 'data')
     for i, o in enumerate(rows := [_row(o) for o in data]):
-        if not isinstance(o, tuple) or len(o) != 2: raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
+        if not isinstance(o, tuple) or len(o) != 2:
+            raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
         check_texts(o, f'data[{i}]')
     return rows
 

@@ -288,8 +288,8 @@ def finite_weights(
     for l in layers:
         p = next(l.module.parameters(), None)
         if p is None or not p.is_floating_point():
-            raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: pass "
-                "the model as it was before")
+            raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: "
+                "pass the model as it was before")
         if p.is_meta: raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
     adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
     ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}

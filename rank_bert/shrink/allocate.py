@@ -194,9 +194,9 @@ def check_least(
 )->float: # `budget`
     "Raise `BudgetError` if no plan can meet the budget, up to rounding."
     if budget*(1+1e-12) >= least: return budget
-    way = f'the budget must be at least {math.ceil(least*1e4)/1e4}'
-    if least > 1: way = 'no budget will do: fix fewer layers, or lower ranks'
-    raise BudgetError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, so {way}")
+    way = f'so the budget must be at least {math.ceil(least*1e4)/1e4}'
+    if least > 1: way = 'so no budget will do: fix fewer layers, or lower ranks'
+    raise BudgetError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, {way}")
 
 # %% ../../nbs/shrink/allocate.ipynb #00alloco
 def allocate(

@@ -26,7 +26,7 @@ def decomposition(
     mean='mean', # The statistic that corrects the bias, where it is known
     nats=False, # Is half the sum of the squares left out an estimate of the increase in loss?
 ):
-    "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for one."
+    "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for it."
     def _register(f):
         f.needs, f.mean, f.nats = (needs,) if isinstance(needs, str) else tuple(needs), mean, nats
         return DECOMPOSITIONS.add(name)(f)

@@ -74,8 +74,8 @@ class Decomposition:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposition.ipynb #2a1300e3
-# name -> function of a model that measures a function of (rank, out, in)
-MEASURES = Registry('cost', {'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
+MEASURES = Registry('cost', { # name -> function of a model that measures a function of (rank, out, in)
+    'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
 
 @MEASURES.add('latency')
 def latency_of(
@@ -263,5 +263,5 @@ def check(self:Decomposition,
     if self.method != method:
         raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
-    if self.prints != fingerprint(model):
-        raise ValueError("the Decomposition is of another model, or the weights have changed since: decompose this model")
+    if self.prints == fingerprint(model): return
+    raise ValueError("the Decomposition is of another model, or the weights have changed since: decompose this model")

@@ -63,8 +63,8 @@ class Guarantee:
             f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did.")
     def honest(self):
         "Say what is guaranteed and what is not, for a model card."
-        return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers alone "
-            "would give, and it is about texts like those set aside, not about texts of another kind.")
+        return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers "
+            "alone would give, and it is about texts like those set aside, not about texts of another kind.")
     def asdict(self):
         "Return the fields and what to say of them as JSON can hold them; `Guarantee(**record)` reads them back."
         return dataclasses.asdict(self) | dict(tried=[list(o) for o in self.tried], says=self.honest())
@@ -78,7 +78,7 @@ def plot_guarantee(
     ax = ax or plt.subplots(figsize=(5, 3), layout='constrained')[1]
     at, upper = [o.budget for o in guarantee.tried], [100*o.upper for o in guarantee.tried]
     ax.plot(at, upper, 'o-', color='#2f7de0', label=f'upper bound, {100*guarantee.confidence:.4g} %')
-    ax.plot(at, [100*o.changed/guarantee.texts for o in guarantee.tried], '.--', color='#888', label='on texts set aside')
+    ax.plot(at, [100*o.changed/guarantee.texts for o in guarantee.tried], '.--', c='#888', label='on texts set aside')
     ax.axhline(100*guarantee.max_changed, color='#c33', lw=1, label='guarantee')
     ax.plot(guarantee.budget, 100*guarantee.upper, 'o', ms=13, mfc='none', mec='k', label='choice')
     ax.set(xlabel='budget', ylabel='changed answers, %', ylim=(0, None), xlim=(max(at) + .03, min(at) - .03))
@@ -105,8 +105,8 @@ def fixed_sequence(
         if tried[-1].upper > max_changed: break
         best, model = tried[-1], candidate
     if not tried: raise ValueError("there are no candidates: give at least one (budget, model)")
-    if best is None: raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at most "
-        f"{100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
+    if best is None: raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at "
+        f"most {100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
         f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger budget, or set more texts aside")
     res = Guarantee(max_changed, confidence, best.budget, len(losses), best.changed, best.upper, tried)
     res.model = model

@@ -125,7 +125,8 @@ def speed_search(
         seen = 'no ranks are so low'
         if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
         raise ValueError(f"{option('speedup')} {asked:g} is out of reach in {engine} at {config.speed_batch}: "
-            f"{seen}. Ask for less, take another {option('speed_engine')}, such as onnx-int8, or leave out heads and neurons too")
+            f"{seen}. Ask for less, take another {option('speed_engine')}, such as onnx-int8, or leave out heads and "
+            "neurons too")
     small, measured = best
     res = run(job, parts, at(measured.budget), small)
     res.model.compression = replace(record_of(res.model), speedup=measured, seconds=job.seconds)

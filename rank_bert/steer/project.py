@@ -137,7 +137,8 @@ def norm_roots(
     "Compute the norm of a calibrated model for each layer."
     if norm is None: return {l.name: (None, None) for l in layers}
     if not isinstance(norm, Decomposition):
-        raise ValueError(f"norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got {norm!r}")
+        raise ValueError("norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got "
+                         f'{norm!r}')
     find = PROJECTION_NORMS.find(norm.method)
     if odd := [l.name for l in layers if norm.shapes.get(l.name) != l.shape]:
         raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')
