@@ -124,7 +124,6 @@ def from_linear(cls:LowRankLinear,
 ):
     "Factorise a linear layer by truncated SVD."
     w = linear.weight
-    check_count(rank, 'rank', most=min(w.shape))
     check_finite(w)
     like = getattr(linear, 'up', linear).weight
     return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like), linear)

@@ -10,8 +10,7 @@ __all__ = ['RankPlan', 'plan_of', 'record_plan', 'apply_plan', 'to_dense']
 # %% ../../nbs/lowrank/plan.ipynb #00plan03
 import copy, re, warnings
 from collections.abc import Mapping
-import numpy as np, pandas as pd, torch.nn as nn
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count

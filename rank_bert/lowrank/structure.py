@@ -39,7 +39,6 @@ def reshape_heads(
     heads:dict, # Name of the block without the base model's prefix -> [heads, features of each]
 ):
     "Give attention blocks other numbers of heads and features, with arbitrary weights."
-    refuse_adapters(model)
     if not isinstance(heads, dict): raise ValueError(f"heads must be a dict of name -> [heads, size], got {heads!r}")
     enc = encoder_of(model)
     blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in attentions(enc)} if heads else {}

@@ -12,8 +12,7 @@ __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'effective_ran
 # %% ../../nbs/see/metrics.ipynb #e40ced86
 import math
 from functools import cached_property, wraps
-import numpy as np, pandas as pd, torch, torch.nn as nn
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
 from ..checks import check_fraction, check_name, check_positive, check_several
 from ..models.hooks import set_attr

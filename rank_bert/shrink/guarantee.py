@@ -93,8 +93,6 @@ def fixed_sequence(
     confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
 )->Guarantee: # With the model of its budget as `.model`
     "Find the smallest budget that keeps a guarantee."
-    check_fraction(max_changed, 'max_changed', one=False)
-    check_fraction(confidence, 'confidence', one=False)
     tried, best, model = [], None, None
     for budget, candidate in candidates:
         if tried and not budget < tried[-1].budget:

@@ -10,8 +10,7 @@ __all__ = ['soft_loss']
 # %% ../../nbs/train/distances.ipynb #5d1c0003
 from collections import namedtuple
 
-import torch
-import torch.nn.functional as F
+import torch, torch.nn.functional as F
 
 from ..checks import check_count
 from ..models.answers import KINDS
