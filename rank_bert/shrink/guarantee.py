@@ -12,7 +12,7 @@ import dataclasses, warnings
 from dataclasses import InitVar, dataclass
 from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
-from ..checks import check_count, check_fraction, check_positive
+from ..checks import check_count, check_positive
 from .bounds import check_enough, upper_bound
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
 from ..models.kinds import KINDS, predictions
