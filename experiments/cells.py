@@ -1,4 +1,4 @@
-"""Wall time of a sweep beside one command for each of its runs, on a few of the runs of `methods.yml`.
+"""Wall time of a sweep beside one command for each of its runs, on a few of the runs of `recipes.yml`.
 
     rank-bert-finetune sst2 --model ... --n-train 12000 --out sst2-0
     python experiments/cells.py sst2-0 sst2 --source ../shared/data/glue --out experiments/cells.csv
@@ -20,7 +20,7 @@ def main(
     folder:str, # Folder of a fine-tuned classifier
     task:str, # Its GLUE task
     source:str='sample', # As for `rank-bert-finetune`
-    methods:str='whitened,kfac,kfac+refit', # With commas
+    recipes:str='whitened,kfac,kfac+refit', # With commas
     budgets:str='0.5,0.2', # Fractions to keep, with commas
     out:str='experiments/cells.csv', # File to write
 ):
@@ -28,15 +28,15 @@ def main(
     rows = []
     with tempfile.TemporaryDirectory() as d:
         own = ['rank-bert-sweep', '--tasks', task, '--models', folder, '--source', source, '--epochs', 0, '--seeds', 0]
-        grid = ['--recipes', methods, '--budgets', budgets, '--out', f'{d}/sweep']
-        rows.append(dict(how='one sweep', method=methods, budget=budgets, seconds=seconds_of(*own, *grid)))
-        for method in methods.split(','):
+        grid = ['--recipes', recipes, '--budgets', budgets, '--out', f'{d}/sweep']
+        rows.append(dict(how='one sweep', recipe=recipes, budget=budgets, seconds=seconds_of(*own, *grid)))
+        for recipe in recipes.split(','):
             for budget in budgets.split(','):
-                name = method.removesuffix('+refit')
+                name = recipe.removesuffix('+refit')
                 options = ['--recipe', name, '--budget', budget, '--allocator', 'optimal', '--task', task, '--source', source]
-                if name == method: options += ['--no-refit']
-                took = seconds_of('rank-bert-compress', folder, *options, '--out', f'{d}/{method}-{budget}')
-                rows.append(dict(how='a command each', method=method, budget=budget, seconds=took))
+                if name == recipe: options += ['--no-refit']
+                took = seconds_of('rank-bert-compress', folder, *options, '--out', f'{d}/{recipe}-{budget}')
+                rows.append(dict(how='a command each', recipe=recipe, budget=budget, seconds=took))
     with open(out, 'w', newline='') as f:
         w = csv.DictWriter(f, list(rows[0]))
         w.writeheader()

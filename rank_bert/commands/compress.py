@@ -113,7 +113,7 @@ def compress(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
     recipe:str=None, # Parts joined by +, such as svd, or kfac+retune+int8; rank-bert-help lists them (default: neurons+kfac+refit, or what the model bears of it)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
-    dense:bool=False, # Multiply the factors out: the folder is no smaller, but opens without rank_bert
+    dense:bool=False, # Multiply factors out and fill up with zeros: the folder is no smaller, but opens without rank_bert
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
@@ -127,9 +127,6 @@ def compress(
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
-    if dense and any({'heads', 'neurons'} & set(p.chooses) for p in parts or ()):
-        raise ValueError(f'{option("dense")} opens without rank_bert, and what has fewer neurons or heads does not: '
-            'leave one of them out')
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
     if config.max_changed and embeddings:

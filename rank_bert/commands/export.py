@@ -62,16 +62,16 @@ def export(
     vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     max_divergence:Positive=.01, # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
-    goal:CompressConfig.include('confidence', 'tolerance',
+    config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Guarantee that no larger share of the answers changes, from those of --dense (default: no guarantee)')=CompressConfig(),
     dense:text_as('FOLDER')=None, # Dense model of the guarantee (default: what FOLDER was compressed from, or FOLDER)
     output:Output.exclude(out='Folder to write (default: FOLDER-TO)')=Output(),
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
-    config = model_config(folder)
+    saved = model_config(folder)
     for o in ('max_length', 'latency_length'):
-        check_length(config, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
+        check_length(saved, getattr(rows if o == 'max_length' else latency, o) or 1, option(o))
     if vocabulary == 'seen' and not rows.texts:
         raise ValueError('--vocabulary seen drops words that do not occur: '
                          'pass --texts with a file of all that you have')
@@ -79,16 +79,16 @@ def export(
     out = out_folder(output.out or was.with_name(f'{was.name}-{to}'), output.overwrite)
     from rank_bert.ship.export import export as write
     compared = texts_to_compare(folder, rows.texts) if 'auto' in (to, precision) else None
-    if vocabulary == 'seen' or goal.max_changed: compared = texts_to_compare(folder, rows.texts, None)
-    if goal.max_changed and not rows.texts:
+    if vocabulary == 'seen' or config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their labels: '
             'pass --texts with lines that the model has not seen to be guaranteed for those')
-    truth = goal.max_changed and (dense or dense_of(folder) or folder)
+    truth = config.max_changed and (dense or dense_of(folder) or folder)
     p = write(was, rows.tokenizer, out, to, precision,
               processor=processor, texts=compared,
               max_length=rows.max_length, vocabulary=vocabulary, bs=latency.latency_batch,
               length=latency.latency_length, max_divergence=max_divergence, dense=truth,
-              goal=goal, overwrite=output.overwrite)
+              config=config, overwrite=output.overwrite)
     m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")

@@ -110,7 +110,8 @@ def level_spectra(
     counts, found = [len(level.keep) for level in levels], []
     for each in zip(*(known[n] for n in sorted(known))):
         each = np.stack([np.pad(v, (0, max(map(len, each)) - len(v))) for v in each])
-        found.append(np.sqrt(PchipInterpolator(sorted(known), each)(counts) if len(known) > 1 else each))
+        each = PchipInterpolator(sorted(known), each)(counts) if len(known) > 1 else each
+        found.append(np.sqrt(np.maximum(each, 0))) # rounding may take what is nearly nothing below 0
     return levels, found
 
 
