@@ -44,7 +44,6 @@ def layer_choices(
 
 # %% ../../nbs/shrink/allocate.ipynb #233fcbd9
 ALLOCATORS = Registry('allocator') # f(choices, capacity) -> indices, or (indices, lower bound); a list of `Choices`
-allocator = ALLOCATORS.add
 
 # %% ../../nbs/shrink/allocate.ipynb #00alloc5
 def _total_cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
@@ -60,14 +59,14 @@ def _last_affordable(pick, steps, choices, capacity):
     return [0 if lo < 0 else pick(c, steps[lo]) for c in choices]
 
 # %% ../../nbs/shrink/allocate.ipynb #bc200e90
-@allocator('uniform')
+@ALLOCATORS.add('uniform')
 def uniform(choices, capacity):
     "Give every layer the same fraction of its dense cost."
     pick = lambda c, f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
     return _last_affordable(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
 
 # %% ../../nbs/shrink/allocate.ipynb #5fbc1db2
-@allocator('energy')
+@ALLOCATORS.add('energy')
 def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
     rel = {id(c): (c.errors/max(c.energy, 1e-300)).round(12) for c in choices} # equal layers, equal to the last bit
@@ -134,7 +133,7 @@ def _knapsack(choices, keep, units, unit):
     return picks[::-1]
 
 # %% ../../nbs/shrink/allocate.ipynb #d41e87b7
-@allocator('optimal')
+@ALLOCATORS.add('optimal')
 def optimal(choices, capacity, work=2_000_000_000):
     "Minimise the total error under the budget."
     first, price, bound = _priced(choices, capacity)

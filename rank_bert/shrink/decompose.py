@@ -18,7 +18,6 @@ from .statistics import Statistics
 
 # %% ../../nbs/shrink/decompose.ipynb #59c52f1c
 DECOMPOSITIONS = Registry('decomposition method')
-get_decomposition = DECOMPOSITIONS.find
 
 def decomposition(
     name:str, # What to call it in `method=`
@@ -99,7 +98,7 @@ def factorise(
     seed:int=42, # For a method that draws
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
-    f, w, stats = get_decomposition(method), linear.weight.detach(), Statistics(stats or {})
+    f, w, stats = DECOMPOSITIONS.find(method), linear.weight.detach(), Statistics(stats or {})
     check_finite(w, name)
     if any(isinstance(v, dict) for v in stats.values()):
         raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
@@ -138,4 +137,4 @@ def decompose(
     shape = tuple(linear.weight.shape)
     check_count(rank, 'rank', most=min(shape))
     warn_break_even(dict(weight=rank), dict(weight=shape))
-    return truncate_factors(factorise(linear, method, stats), rank, linear, stats, get_decomposition(method).mean)
+    return truncate_factors(factorise(linear, method, stats), rank, linear, stats, DECOMPOSITIONS.find(method).mean)

@@ -22,7 +22,7 @@ from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from ..models.kinds import embeds
 from .calibrate import Calibration, calibrate, fingerprint
-from .decompose import truncate_factors, factorise, get_decomposition
+from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit
@@ -50,7 +50,7 @@ class Decomposition:
         seed:int=42, # For a method that draws
     ):
         refuse_adapters(model)
-        self.model, self.method, self.f = model, method, get_decomposition(method)
+        self.model, self.method, self.f = model, method, DECOMPOSITIONS.find(method)
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
         self.prints = fingerprint(model)
         if data is None and self.f.needs:

@@ -52,10 +52,9 @@ def _head_names(hf):
 
 # %% ../../nbs/steer/adapters.ipynb #17158909
 LORA_VARIANTS = Registry('variant') # f(`RankPlan` of the adapters, **settings) -> PEFT config
-lora_variant = LORA_VARIANTS.add
 
 # %% ../../nbs/steer/adapters.ipynb #177f6c1d
-@lora_variant('lora')
+@LORA_VARIANTS.add('lora')
 def _lora_config(ranks, **settings):
     "Configure LoRA: a `peft.LoraConfig` for the `RankPlan` of the adapters."
     with needs_extra('peft'): from peft import LoraConfig
@@ -64,7 +63,7 @@ def _lora_config(ranks, **settings):
 LORA_VARIANTS.update(rslora=partial(_lora_config, use_rslora=True), dora=partial(_lora_config, use_dora=True))
 
 # %% ../../nbs/steer/adapters.ipynb #c4e840d9
-@lora_variant('adalora')
+@LORA_VARIANTS.add('adalora')
 def _adalora_config(ranks, **settings):
     "Configure AdaLoRA: a `peft.AdaLoraConfig` for the `RankPlan` of the adapters, all of one rank."
     with needs_extra('peft'): from peft import AdaLoraConfig

@@ -124,7 +124,6 @@ def ranks_for(
 
 # %% ../../nbs/steer/project.ipynb #807cbc61
 PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (left, right), see `project_rank`
-projection_norm = PROJECTION_NORMS.add
 PROJECTION_NORMS.update(svd=lambda stats: (None, None),
     whitened=lambda stats: (None, damped_root(stats.second_moment())),
     kfac=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
