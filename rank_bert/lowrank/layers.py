@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/layers.html.md"""
 __all__ = ['break_even', 'LowRankLinear', 'replace_layers', 'refuse_adapters']
 
 # %% ../../nbs/lowrank/layers.ipynb #521d116c
-import warnings
-import torch, torch.nn as nn
+import torch, torch.nn as nn, warnings
 from fastcore.basics import patch
 from ..checks import check_count
 from ..models.encoder import encoder_of

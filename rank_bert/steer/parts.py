@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/parts.html.md"""
 __all__ = []
 
 # %% ../../nbs/steer/parts.ipynb #24tpa003
-import copy
-import numpy as np
+import copy, numpy as np
 from fastai.torch_core import set_seed
 from ..models.encoder import linears
 from ..models.sizes import dense_size

@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/penalty.html.md"""
 __all__ = ['NuclearNormPenalty', 'FrobeniusDecay']
 
 # %% ../../nbs/steer/penalty.ipynb #79c3e8f4
-import warnings
-import torch
+import torch, warnings
 from fastai.callback.fp16 import MixedPrecision
 from fastcore.basics import groupby, patch
 from ..checks import check_count, check_positive

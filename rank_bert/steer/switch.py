@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/switch.html.md"""
 __all__ = ['LowRankSwitch']
 
 # %% ../../nbs/steer/switch.ipynb #11891c28
-import math, warnings
-import numpy as np, pandas as pd, torch
+import math, numpy as np, pandas as pd, torch, warnings
 from fastai.callback.tracker import TrackerCallback
 from fastai.learner import Learner
 from fastcore.basics import groupby, patch
