@@ -78,7 +78,7 @@ class LayerwiseRefit:
     "A dense and a compressed encoder side by side, a block at a time."
     def __init__(self, dense, small, packs, before=None):
         self.dense, self.small, self.packs = encoder_of(dense), encoder_of(small), packs
-        self.device, self.blocks = next(self.small.parameters()).device, blocks_of(small, packs[0])
+        self.device, self.blocks = self.small.device, blocks_of(small, packs[0])
         before = dense if before is None else before
         *self.layers, self.before = ({l.name: l for l in linears(m)} for m in (dense, small, before))
         self.keeps = [TextTokens(x['attention_mask'].to(self.device), family_of(small).batch_first) for x in packs]

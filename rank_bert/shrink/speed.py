@@ -51,7 +51,7 @@ def run_in_torch(
     words, gen = enc.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     ids = torch.randint(words, (bs, length), generator=gen)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
-    x = {k: v.to(next(enc.parameters()).device) for k, v in x.items() if k in input_names(enc)}
+    x = {k: v.to(enc.device) for k, v in x.items() if k in input_names(enc)}
     return torch.inference_mode()(partial(enc, **x))
 
 def _turn(f, least=.05):
