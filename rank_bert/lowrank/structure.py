@@ -98,8 +98,8 @@ def widen(
         n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
         h, s = heads[name(a)]
         if h > n or s > size:
-            raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} of the "
-                "config")
+            raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} "
+                "of the config")
         new, kept = reshape_block(enc, a, n, size), places(h, s, size)
         for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)

@@ -27,8 +27,8 @@ def _within(choices, config, total, kinds):
     costs, names = [sum(float(c.costs[i]) for c in choices) for i in (0, -1)], '+'.join(kinds)
     if config.budget is not None:
         if config.budget*total*(1 + 1e-12) < costs[0]:
-            raise BudgetError(f"{names} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a budget of "
-                f"{config.budget:.4g}: raise the budget, or choose ranks too, as in '{names}+kfac'")
+            raise BudgetError(f"{names} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a budget "
+                f"of {config.budget:.4g}: raise the budget, or choose ranks too, as in '{names}+kfac'")
         return optimal(choices, config.budget*total*(1 + 2e-12))[0]
     lost = lambda picks: .5*sum(c.errors[i] for c, i in zip(choices, picks))
     best = optimal(choices, costs[1]*(1 + 2e-12))[0]

@@ -325,7 +325,7 @@ def _check_models(dense, before, small):
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
 def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
-    "Copy the compressed model, and refit all layers of the copy, and its head; return embeddings of both, if any, too."
+    "Copy the compressed model, and refit the copy and its head; return it with the embeddings of both, if any."
     new, before = copy.deepcopy(small), dense if before is None else before
     packs = [x for x, _ in buckets_for(encoder_of(small), batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
