@@ -99,10 +99,12 @@ def check_texts(
         raise TypeError(f'{where} should be a list of strings, not {short_repr(texts)}')
     texts = list(texts)
     for i, o in enumerate(texts):
-        if not isinstance(o, str): raise TypeError(f'{where}[{i}] is {short_repr(o)} ({type(o).__name__}), not a string')
+        if not isinstance(o, str):
+            raise TypeError(f'{where}[{i}] is {short_repr(o)} ({type(o).__name__}), not a string')
         try: o.encode()
         except UnicodeEncodeError:
-            raise ValueError(f'{where}[{i}] is {short_repr(o)}, with a lone surrogate, which is half a character') from None
+            raise ValueError(f'{where}[{i}] is {short_repr(o)}, with a lone surrogate, which is half a '
+                             'character') from None
     return texts
 
 # %% ../nbs/checks.ipynb #c1text01

@@ -86,6 +86,7 @@ def check_new(
     path:str|Path, # Where you want to write
     overwrite:bool=False, # Replace what is there?
     folder:bool=True, # Write a folder? Otherwise a file
+    size:int=0, # Bytes that it takes
 )->Path: # `path` as a `Path`
     "Raise `OSError` if `path` already holds something, or cannot be written; clear what a killed process left there."
     path = Path(path)
@@ -108,7 +109,8 @@ def check_new(
     try: tempfile.TemporaryFile(dir=place).close()
     except OSError as e:
         raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
-    return path
+    if (free := shutil.disk_usage(place).free) >= size: return path
+    raise OSError(errno.ENOSPC, f'the disk is full: {path} takes {size/1e6:,.1f} MB, and {free/1e6:,.1f} MB are left')
 
 # %% ../nbs/io.ipynb #io-lck-1
 def _new_lock(path):
@@ -164,16 +166,6 @@ def _whole(path, overwrite, folder):
             kept = next(o for o in names if _move(new, o, False))
             raise FileExistsError(f'another process has written {path} in the meantime: your result is in {kept}')
         finally: _discard(lock)
-
-# %% ../nbs/io.ipynb #io-ful-2
-def check_space(
-    path:str|Path, # File or folder to write
-    size:int, # Bytes that it takes
-):
-    "Raise `OSError` if the disk has less space than that."
-    free = shutil.disk_usage(next(p for p in Path(path).resolve().parents if p.exists())).free
-    if free >= size: return
-    raise OSError(errno.ENOSPC, f'the disk is full: {path} takes {size/1e6:,.1f} MB, and {free/1e6:,.1f} MB are left')
 
 # %% ../nbs/io.ipynb #952ab30f
 def new_folder(

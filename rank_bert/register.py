@@ -118,7 +118,8 @@ def after_saving(
     setattr(cls, name, _save)
 
 # %% ../nbs/register.ipynb #10reg022
-refuse_without_rank_bert, write_card = Later('rank_bert.lowrank.hf', 'refuse_without_rank_bert'), Later('rank_bert.lowrank.card', 'write_card')
+refuse_without_rank_bert = Later('rank_bert.lowrank.hf', 'refuse_without_rank_bert')
+write_card = Later('rank_bert.lowrank.card', 'write_card')
 
 def lock_folder(
     config, # Of transformers

@@ -9,12 +9,11 @@ __all__ = []
 
 # %% ../../nbs/data/corpus.ipynb #81926463
 import re
-from pathlib import Path
 import numpy as np, pandas as pd, torch
 from fastcore.basics import listify, patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count, check_fraction, check_name, check_texts
+from ..checks import check_count, check_fraction, check_texts
 from .loaders import TextDL, length_sorted_order
 from .tables import read_lines
 from .tokens import TokenizedTexts
@@ -159,7 +158,6 @@ def make_examples(
 )->MaskedTexts:
     "Arrange the tokens of a corpus in rows."
     tok = corpus.tokenizer
-    check_name(layout, 'layout', LAYOUTS), check_count(max_length, 'max_length', 8, tok.model_max_length)
     ids, heads, bounds, width = corpus.ids, corpus.heads, corpus.paragraphs, max_length - 2
     if layout == 'packed': # a separator between documents, and no place where a row must end
         at = corpus.documents[1:-1]

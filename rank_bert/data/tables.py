@@ -157,14 +157,6 @@ def read_file(
     res.attrs['file'] = str(path)
     return res
 
-# %% ../../nbs/data/tables.ipynb #bdad26b5
-def _check_stream(path):
-    "Raise `ValueError` unless an Arrow stream ends where its file does, with the mark of its end."
-    with pa.memory_map(str(path)) as f:
-        pa.ipc.open_stream(f).read_all()
-        if f.tell() == f.size() and f.read_at(8, f.size() - 8) == b'\xff'*4 + bytes(4): return
-        raise ValueError(f'{path} is cut short')
-
 # %% ../../nbs/data/tables.ipynb #fbc197e3
 def load_saved(
     folder:str|Path, # Folder written by `save_to_disk`
@@ -180,7 +172,11 @@ def load_saved(
             files = [o['filename'] for o in record.get('_data_files', ())]
             for o in [*record.get('splits', ()), *files]:
                 if o not in there: raise ValueError(f'{f} names {o!r}, which is not a file or folder beside it')
-            for o in files: _check_stream(f.parent/o)
+            for o in files: # must end with the mark of an Arrow stream's end
+                with pa.memory_map(str(f.parent/o)) as m:
+                    pa.ipc.open_stream(m).read_all()
+                    if m.tell() != m.size() or m.read_at(8, m.size() - 8) != b'\xff'*4 + bytes(4):
+                        raise ValueError(f'{f.parent/o} is cut short')
         return datasets.load_from_disk(folder)
     except Exception as e: raise ValueError(f'{folder} is not a data set that can be read: {e}') from None
 

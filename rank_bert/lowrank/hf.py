@@ -15,7 +15,8 @@ from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..models.encoder import is_linear, open_linears
 from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
-from .plan import METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method, record_plan
+from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
+    record_plan)
 from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
@@ -30,7 +31,8 @@ class RankPlanConfig(QuantizationConfigMixin):
         **kwargs,
     ):
         if version != VERSION:
-            way = 'it was saved by an earlier rank_bert, so compress the dense model again' if version == 1 else 'update rank_bert'
+            way = 'update rank_bert'
+            if version == 1: way = 'it was saved by an earlier rank_bert, so compress the dense model again'
             raise ValueError(f"the rank plan in config.json has format version {version!r}, not {VERSION}: {way}")
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")

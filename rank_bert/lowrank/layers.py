@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/layers.html.md"""
 __all__ = ['break_even', 'LowRankLinear', 'replace_layers', 'refuse_adapters']
 
 # %% ../../nbs/lowrank/layers.ipynb #521d116c
-import math, warnings
-import torch, torch.nn as nn
+import torch, torch.nn as nn, warnings
 from fastcore.basics import patch
 from ..checks import check_count
 from ..models.encoder import encoder_of
@@ -31,13 +30,6 @@ def rank_cost(
 )->int: # Number of weights
     "Count the weights of an m x n layer at a rank."
     return m*n if rank is None else rank*(m+n)
-
-def max_rank(
-    m:int, # Features out
-    n:int, # Features in
-)->int: # 0 where no rank saves anything
-    "Find the largest rank that is smaller than the dense m x n layer."
-    return math.ceil(break_even(m, n))-1
 
 # %% ../../nbs/lowrank/layers.ipynb #549dd8b2
 class LowRankLinear(nn.Module):
@@ -131,7 +123,6 @@ def from_linear(cls:LowRankLinear,
 ):
     "Factorise a linear layer by truncated SVD."
     w = linear.weight
-    check_count(rank, 'rank', most=min(w.shape))
     check_finite(w)
     like = getattr(linear, 'up', linear).weight
     return take_over(cls.from_factors(*truncated_svd(w, rank), linear.bias, like), linear)

@@ -10,8 +10,7 @@ __all__ = ['RankPlan', 'plan_of', 'record_plan', 'apply_plan', 'to_dense']
 # %% ../../nbs/lowrank/plan.ipynb #00plan03
 import copy, re, warnings
 from collections.abc import Mapping
-import numpy as np, pandas as pd, torch.nn as nn
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count
@@ -167,20 +166,10 @@ def plan_of(
 # %% ../../nbs/lowrank/plan.ipynb #1c436c2f
 METHOD, VERSION = 'rank_bert', 2 # what config.json says of a model that only we can open
 
-def used_twice(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Another name -> the first one, both without the base model's prefix
-    "List the modules with weights that an encoder has under several names."
-    enc, first, res = encoder_of(model), {}, {}
-    for n, m in enc.named_modules(remove_duplicate=False):
-        again = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in res)
-        if again and next(m.parameters(), None) is not None: res[n] = first[m]
-    return {b.removeprefix(p): a.removeprefix(p) for p in [f'{enc.base_model_prefix}.'] for b, a in res.items()}
-
 # %% ../../nbs/lowrank/plan.ipynb #88c10062
 def declare_tied(
     model:nn.Module, # Transformers model; changed in place
-    names:dict, # From `used_twice`, with full names
+    names:dict, # Another full name of a module that is used twice -> the first one
 ):
     "Tell transformers which weights of a model are stored under one of their names only."
     weights = lambda n: [k for k, _ in model.get_submodule(n).named_parameters(remove_duplicate=False)]
@@ -194,12 +183,14 @@ def record_plan(
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    enc, plan, memo = encoder_of(model), plan_of(model), {}
+    enc, plan, memo, first, again = encoder_of(model), plan_of(model), {}, {}, {}
     sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
-    tied = used_twice(enc) if plan or sizes else {}
-    if tied or '_tied_weights_keys' in vars(enc):
-        declare_tied(enc, {full_name(enc, b): full_name(enc, a) for b, a in tied.items()})
-    if tied: sizes['tied'] = tied
+    for n, m in enc.named_modules(remove_duplicate=False) if plan or sizes else ():
+        twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
+        if twice and next(m.parameters(), None) is not None: again[n] = first[m]
+    if again or '_tied_weights_keys' in vars(enc): declare_tied(enc, again)
+    bare = lambda n: n.removeprefix(f'{enc.base_model_prefix}.')
+    if again: sizes['tied'] = {bare(b): bare(a) for b, a in again.items()}
     for m in enc.modules(): # other models may share its configs
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)

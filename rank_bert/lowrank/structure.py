@@ -39,7 +39,6 @@ def reshape_heads(
     heads:dict, # Name of the block without the base model's prefix -> [heads, features of each]
 ):
     "Give attention blocks other numbers of heads and features, with arbitrary weights."
-    refuse_adapters(model)
     if not isinstance(heads, dict): raise ValueError(f"heads must be a dict of name -> [heads, size], got {heads!r}")
     enc = encoder_of(model)
     blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in attentions(enc)} if heads else {}
@@ -80,17 +79,6 @@ def reshape_neurons(
                              outer: resized(outer, n, outer.out_features)})
 
 # %% ../../nbs/lowrank/structure.ipynb #cost0004
-def put_into(
-    new:nn.Linear, # Layer to fill
-    old:nn.Linear, # Layer that is no larger
-    rows=slice(None), # Outputs of `new` for those of `old`
-    columns=slice(None), # Inputs of `new` for those of `old`
-):
-    "Copy a dense layer into a larger one, and leave the rest zero."
-    for p in new.parameters(): p.zero_()
-    new.weight[rows, columns] = old.weight
-    if new.bias is not None: new.bias[rows] = old.bias
-
 @torch.no_grad()
 def widen(
     model:nn.Module, # A transformers model with dense layers, or any module that contains one; changed in place
@@ -101,6 +89,10 @@ def widen(
     refuse_adapters(model)
     enc = encoder_of(model)
     name = lambda o: o.name.removeprefix(f'{enc.base_model_prefix}.')
+    def put_into(new, old, rows=slice(None), columns=slice(None)):
+        for p in new.parameters(): p.zero_()
+        new.weight[rows, columns] = old.weight
+        if new.bias is not None: new.bias[rows] = old.bias
     places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
     for a in (o for o in attentions(enc, optional=True) if name(o) in heads):
         n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
@@ -118,4 +110,3 @@ def widen(
         put_into(wide[0], inner, rows=places(halves, n, full))
         put_into(wide[1], outer, columns=slice(n))
         replace_layers(enc, {inner: wide[0], outer: wide[1]})
-

@@ -26,8 +26,7 @@ from .answers import KINDS, head_kind
 from .hooks import set_attr
 from .encoder import input_names
 from .folder import is_model_folder
-from rank_bert.models.opener import (cached_or_hub, check_loaded, get_tokenizer, load_checkpoint, load_config,
-    record_origin)
+from .opener import cached_or_hub, check_loaded, load_checkpoint, load_config, record_origin
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
 def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from io import IOBase
 from itertools import chain, islice
-import numpy as np, torch, torch.nn as nn
-import torch.nn.functional as F
-from ..checks import check_count, check_name, check_texts, short_repr
+import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
+from ..checks import check_texts, short_repr
 from .embedder import sentence_encoder, text_inputs
 from .encoder import encoder_of, family_of, linears
 
@@ -114,7 +113,8 @@ def check_data(
     if not are_texts([_row(o) for o in first]): return data
     if isinstance(first[0], str): return check_texts(data, 'data')
     for i, o in enumerate(rows := [_row(o) for o in data]):
-        if not isinstance(o, tuple) or len(o) != 2: raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
+        if not isinstance(o, tuple) or len(o) != 2:
+            raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
         check_texts(o, f'data[{i}]')
     return rows
 
@@ -153,8 +153,6 @@ def choose_texts(
     among:int=4, # Choose among so many times `n_samples`; among all if `batches` is a list and `how` is 'random'
 )->list: # Batches of one text, pairs `(x, y)` where there are labels, else dicts
     "Choose some of the texts in batches."
-    check_name(how, 'choice', ('random', 'longest'))
-    check_count(n_samples, 'n_samples', none=True)
     whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
     rows = list(sentences(batches, None if whole else among*n_samples))
     sizes = torch.tensor([len(x['attention_mask']) for x, _ in rows])

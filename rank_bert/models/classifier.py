@@ -11,8 +11,7 @@ __all__ = ['pooled_classifier']
 import copy
 from pathlib import Path
 
-import torch
-import torch.nn as nn
+import torch, torch.nn as nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig, PretrainedConfig
 
 from ..checks import check_count, check_name

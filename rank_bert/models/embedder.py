@@ -53,8 +53,8 @@ def run_encoder(
     x:dict, # Inputs, on any device
 ): # The model's output
     "Run `enc` on those inputs of `x` that it takes."
-    device, takes = next(enc.parameters()).device, input_names(enc)
-    return enc(**{k: v.to(device) for k, v in x.items() if k in takes}, return_dict=True)
+    takes = input_names(enc)
+    return enc(**{k: v.to(enc.device) for k, v in x.items() if k in takes}, return_dict=True)
 
 # %% ../../nbs/models/embedder.ipynb #f7201958
 def masked_mean(
@@ -78,8 +78,7 @@ def embedding_features(
         if (h := run_encoder(enc, x).get('last_hidden_state')) is None:
             raise ValueError(f"{type(enc).__name__} gives no last_hidden_state to pool")
         return dict(token_embeddings=h, sentence_embedding=masked_mean(h, x['attention_mask'].to(h.device)))
-    device = next(st.parameters()).device
-    out = dict(st({k: v.to(device) for k, v in x.items()}))
+    out = dict(st({k: v.to(st.device) for k, v in x.items()}))
     if 'sentence_embedding' not in out:
         raise ValueError(f"{', '.join(type(m).__name__ for m in st)} give no sentence_embedding: add a Pooling module")
     if (size := getattr(st, 'truncate_dim', None)): out['sentence_embedding'] = out['sentence_embedding'][..., :size]

@@ -12,7 +12,6 @@ __all__ = ['ROLES', 'MORE_ROLES', 'FAMILIES', 'Family', 'Attention', 'encoder_of
 import inspect, re, warnings
 from collections import Counter, namedtuple
 from contextlib import contextmanager
-from threading import Lock
 import torch, torch.nn as nn
 from ..checks import check_name
 

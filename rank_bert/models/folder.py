@@ -47,8 +47,8 @@ def encoder_folder(
     elif (f := p/'adapter_config.json').is_file():
         base = str(json_object(f).get('base_model_name_or_path'))
         if (expanded(base)/'config.json').is_file(): return expanded(base)
-        why = (f'holds adapters only, and their model ({base}) is no folder here: put them on it with load_lora, and save '
-               'what merge_lora makes of both')
+        why = (f'holds adapters only, and their model ({base}) is no folder here: put them on it with load_lora, and '
+               'save what merge_lora makes of both')
     elif of := next((v for k, v in _FOREIGN.items() if any(p.glob(k))), None):
         why = f'holds a model of {of}: pass the folder of one that transformers saved'
     raise FileNotFoundError(f'{p} {why}')
@@ -84,7 +84,7 @@ def sentence_class(
 )->str: # Such as 'SentenceTransformer' or 'CrossEncoder'; None if another library saved it
     "Tell which class of sentence-transformers saved a model."
     def find(file):
-        if (f := expanded(name)/file).is_file() or not kwargs or expanded(name).is_dir(): return f if f.is_file() else None
+        if (f := (p := expanded(name))/file).is_file() or not kwargs or p.is_dir(): return f if f.is_file() else None
         from huggingface_hub import errors, hf_hub_download
         try: return hf_hub_download(name, file, **kwargs)
         except (OSError, errors.EntryNotFoundError, errors.HFValidationError): return None
@@ -134,9 +134,10 @@ def weight_bytes(
             if f.suffix == '.safetensors': safe_open(f, 'pt').__enter__()
     if files: return sum(f.stat().st_size for f in files)
     if (folder/'deploy.json').is_file():
-        raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or pass '
-                                'the folder that it was exported from')
-    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the model again')
+        raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or '
+                                'pass the folder that it was exported from')
+    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the '
+                            'model again')
 
 # %% ../../nbs/models/folder.ipynb #239b7ac1
 def saved_settings(

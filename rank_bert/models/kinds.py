@@ -57,7 +57,7 @@ def predictions(
     "Yield, a pack at a time, the predictions of every model, their kind and the mask of the tokens."
     enc = encoder_of(models[0])
     for x, _ in buckets_for(enc, batches, n_samples):
-        mask = x['attention_mask'].to(next(enc.parameters()).device)
+        mask = x['attention_mask'].to(enc.device)
         with ExitStack() as stack:
             for m in models: stack.enter_context(frozen(m))
             outs = [prediction_of(m, x) for m in models]

@@ -131,7 +131,8 @@ def load_checkpoint(
         raise ValueError(f'{place}: {key} has shape {tuple(has)} there, and config.json asks for {tuple(needs)}')
     if place != name and (Path(name)/'adapter_config.json').is_file():
         with needs_extra('peft'): from peft import PeftModel
-        with named_errors(f'{name} does not fit {place}, put it on its own model with load_lora'), warnings.catch_warnings():
+        misfit = f'{name} does not fit {place}, put it on its own model with load_lora'
+        with named_errors(misfit), warnings.catch_warnings():
             warnings.filterwarnings('error', 'Found missing adapter keys')
             model = PeftModel.from_pretrained(model, name).merge_and_unload(safe_merge=True)
         model.requires_grad_(True).__dict__.pop('peft_config', None)
@@ -181,7 +182,8 @@ def _load(name, pooled, **kwargs):
             model, info = load_checkpoint(cls, name, config, dtype=dtype, **kwargs)
             check_loaded(model, info, name, trained_head=bool(head))
             return model
-    if saved not in _SENTENCES: raise ValueError(f'{name} holds a {saved}, which we do not know: pass an encoder or a classifier')
+    if saved not in _SENTENCES:
+        raise ValueError(f'{name} holds a {saved}, which we do not know: pass an encoder or a classifier')
     with needs_extra('embeddings'): import sentence_transformers
     if Path(name).is_dir(): weight_bytes(encoder_folder(name))
     with named_errors(name), quiet_transformers():
@@ -194,7 +196,7 @@ def open_model(
     name:str|Path, # Folder of a saved model, or name on the hub
     tokenizer=None, # Another tokenizer, or its name or folder; default: that of the model. False if you need none
     pooled:bool=False, # Give an encoder of transformers the mean pooling of a `SentenceTransformer`?
-)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as transformers names it, None for spans and choices
+)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers; None for spans, choices
     "Open a saved model in the library that saved it; raise `OSError` or `ValueError` if that is none that we know."
     if is_model_folder(name):
         model, origin = _load(str(expanded(name)), pooled, local_files_only=True), f'folder: {name}'

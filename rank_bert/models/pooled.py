@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/pooled.html.md"""
 __all__ = []
 
 # %% ../../nbs/models/pooled.ipynb #10pool03
-import inspect
-import torch, torch.nn as nn
+import inspect, torch, torch.nn as nn
 from fastcore.basics import patch
 from transformers import AutoModel, PreTrainedModel
 from transformers.loss.loss_utils import ForSequenceClassificationLoss

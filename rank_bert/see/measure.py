@@ -116,18 +116,6 @@ def gradient_sum(
     up, down = _cat_parts([a for a, _ in both], 1), _cat_parts([b for _, b in both], 0)
     return MatrixSum(dense, up, down).map(torch.Tensor.detach)
 
-# %% ../../nbs/see/measure.ipynb #3c5f28a7
-def head_sizes(
-    model:nn.Module, # A transformers model, or any module that contains one
-    layers:list, # `LinearLayer`s, as from `linears`
-)->dict: # Name of each query, key and value layer -> features of a head
-    "Find how many outputs of a layer belong to a head."
-    enc = encoder_of(model)
-    sizes = {id(m): a.size for a in attentions(enc, optional=True) for m in (a.query, a.key, a.value)}
-    layers = [l for l in layers if l.role in ('query', 'key', 'value')]
-    usual = getattr(enc.config, 'num_attention_heads', 1)
-    return {l.name: sizes.get(id(l.module), l.module.out_features//usual) for l in layers}
-
 # %% ../../nbs/see/measure.ipynb #f1a3c21a
 def circuit_sums(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -149,7 +137,7 @@ def layer_rows(
     what:str, # What the sums are, such as 'weight'
     sums:dict, # `LinearLayer` -> `MatrixSum`
     metrics:dict, # Name -> function of a `Spectrum`, as from `rank_metrics`
-    sizes:dict={}, # Name of a layer -> rows of a head, as from `head_sizes`
+    sizes:dict={}, # Name of a layer -> rows of a head
     before:dict={}, # For changes: name of a layer -> `MatrixSum` of the original weight
 )->list: # Rows of `what`, name, layer, role, head (None for the whole layer), metric and value
     "Measure layers and their heads."

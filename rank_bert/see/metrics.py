@@ -12,8 +12,7 @@ __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'effective_ran
 # %% ../../nbs/see/metrics.ipynb #e40ced86
 import math
 from functools import cached_property, wraps
-import numpy as np, pandas as pd, torch, torch.nn as nn
-import matplotlib.pyplot as plt
+import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
 from ..checks import check_fraction, check_name, check_positive, check_several
 from ..models.hooks import set_attr
@@ -288,8 +287,8 @@ def finite_weights(
     for l in layers:
         p = next(l.module.parameters(), None)
         if p is None or not p.is_floating_point():
-            raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: pass "
-                "the model as it was before")
+            raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: "
+                "pass the model as it was before")
         if p.is_meta: raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
     adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
     ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}
@@ -306,13 +305,6 @@ def weight_spectra(
     for names in (ns[i:i + 8] for ns in shapes.values() for i in range(0, len(ns), 8)):
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
-
-def spectra(
-    model:nn.Module, # A transformers model, or any module that contains one
-    roles=None, # One role or several; all when None
-)->dict: # Name -> singular values, descending, float64 on the CPU
-    "Compute the singular values of every linear layer of an encoder."
-    return {n: o.s for n, o in weight_spectra(finite_weights(model, roles)).items()}
 
 # %% ../../nbs/see/metrics.ipynb #44e1c54c
 REPORT_METRICS = ('numerical_rank', 'effective_rank', 'participation_ratio', 'stable_rank', 'energy_rank_90',

@@ -8,10 +8,8 @@ Docs: https://rank-bert.github.io/rank_bert/see/similarity.html.md"""
 __all__ = []
 
 # %% ../../nbs/see/similarity.ipynb #2b6cf563
-import torch, torch.nn as nn
-import torch.nn.functional as F
+import torch, torch.nn as nn, torch.nn.functional as F
 from scipy.stats import spearmanr
-from ..checks import check_count
 from ..models.encoder import encoder_of
 from ..models.embedder import embed
 from ..models.batches import batches_of_texts

@@ -8,9 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/align.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/align.ipynb #2270b405
-import copy
-import torch, torch.nn as nn
-import torch.nn.functional as F
+import copy, torch, torch.nn as nn, torch.nn.functional as F
 from ..checks import check_positive
 from ..models.encoder import encoder_of
 from ..models.embedder import embed, is_a, sentence_encoder

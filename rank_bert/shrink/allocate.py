@@ -44,7 +44,6 @@ def layer_choices(
 
 # %% ../../nbs/shrink/allocate.ipynb #233fcbd9
 ALLOCATORS = Registry('allocator') # f(choices, capacity) -> indices, or (indices, lower bound); a list of `Choices`
-allocator = ALLOCATORS.add
 
 # %% ../../nbs/shrink/allocate.ipynb #00alloc5
 def _total_cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
@@ -60,14 +59,14 @@ def _last_affordable(pick, steps, choices, capacity):
     return [0 if lo < 0 else pick(c, steps[lo]) for c in choices]
 
 # %% ../../nbs/shrink/allocate.ipynb #bc200e90
-@allocator('uniform')
+@ALLOCATORS.add('uniform')
 def uniform(choices, capacity):
     "Give every layer the same fraction of its dense cost."
     pick = lambda c, f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
     return _last_affordable(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
 
 # %% ../../nbs/shrink/allocate.ipynb #5fbc1db2
-@allocator('energy')
+@ALLOCATORS.add('energy')
 def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
     rel = {id(c): (c.errors/max(c.energy, 1e-300)).round(12) for c in choices} # equal layers, equal to the last bit
@@ -134,7 +133,7 @@ def _knapsack(choices, keep, units, unit):
     return picks[::-1]
 
 # %% ../../nbs/shrink/allocate.ipynb #d41e87b7
-@allocator('optimal')
+@ALLOCATORS.add('optimal')
 def optimal(choices, capacity, work=2_000_000_000):
     "Minimise the total error under the budget."
     first, price, bound = _priced(choices, capacity)
@@ -194,9 +193,9 @@ def check_least(
 )->float: # `budget`
     "Raise `BudgetError` if no plan can meet the budget, up to rounding."
     if budget*(1+1e-12) >= least: return budget
-    way = f'the budget must be at least {math.ceil(least*1e4)/1e4}'
-    if least > 1: way = 'no budget will do: fix fewer layers, or lower ranks'
-    raise BudgetError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, so {way}")
+    way = f'so the budget must be at least {math.ceil(least*1e4)/1e4}'
+    if least > 1: way = 'so no budget will do: fix fewer layers, or lower ranks'
+    raise BudgetError(f"no plan keeps {budget:.3g} of these layers: the lowest ranks allowed keep {least:.4f}, {way}")
 
 # %% ../../nbs/shrink/allocate.ipynb #00alloco
 def allocate(

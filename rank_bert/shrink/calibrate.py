@@ -80,7 +80,7 @@ class _Collector:
     def __init__(self, model, want, fisher, seed):
         self.model, self.enc, self.family, self.linears = model, encoder_of(model), family_of(model), linears(model)
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
-        self.device, self.samples, self.layers, self.last = next(self.enc.parameters()).device, 0, {}, None
+        self.device, self.samples, self.layers, self.last = self.enc.device, 0, {}, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
         self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want,
             self.device)

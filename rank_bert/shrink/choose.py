@@ -24,11 +24,11 @@ from .refit import refit as refit_to
 # %% ../../nbs/shrink/choose.ipynb #24com002
 def _within(choices, config, total, kinds):
     "Pick among `Choices` under the limit: a budget, or a loss."
-    costs = [sum(float(c.costs[i]) for c in choices) for i in (0, -1)]
+    costs, names = [sum(float(c.costs[i]) for c in choices) for i in (0, -1)], '+'.join(kinds)
     if config.budget is not None:
         if config.budget*total*(1 + 1e-12) < costs[0]:
-            raise BudgetError(f"{'+'.join(kinds)} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a "
-                f"budget of {config.budget:.4g}: raise the budget, or choose ranks too, as in '{'+'.join(kinds)}+kfac'")
+            raise BudgetError(f"{names} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a budget "
+                f"of {config.budget:.4g}: raise the budget, or choose ranks too, as in '{names}+kfac'")
         return optimal(choices, config.budget*total*(1 + 2e-12))[0]
     lost = lambda picks: .5*sum(c.errors[i] for c, i in zip(choices, picks))
     best = optimal(choices, costs[1]*(1 + 2e-12))[0]
@@ -50,7 +50,7 @@ def _narrow(step, kinds, method, steps, price, fixed):
     def offers():
         parts = prunables(step.model, stats, kinds, steps, fixed)
         return parts, [pruning_choices(o, stats, price, *each) for o in parts]
-    parts, choices = step.cached('offers', (kinds, steps, str(fixed), config.cost, *each), offers) # the same for all budgets
+    parts, choices = step.cached('offers', (kinds, steps, str(fixed), config.cost, *each), offers) # for all budgets
     rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
     if method:
         spectra = _decomposed(step, method).spectra
@@ -96,8 +96,8 @@ def choose(
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
             d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
-        if config.budget is None: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
-        else: plan = d.plan(min(1., config.budget*share), allocator, **asked)
+        if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
+        else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
         new = d.truncate(plan, warn=False)
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
@@ -106,7 +106,7 @@ def choose(
     done, left = new.compression, dense_size(thin)/dense_size(job.dense)
     new.compression = replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
         budget=config.budget or done.plan.kept*left, neurons=neurons_of(new) or None, heads=heads_of(new) or None,
-        cost=config.cost if isinstance(config.cost, str) else getattr(price, 'name', 'custom'), seconds=time.time() - start)
+        seconds=time.time() - start, cost=getattr(price, 'name', 'custom') if callable(config.cost) else config.cost)
     return replace(step.result, model=new, before=step.result, pruned=thin, stats=stats)
 
 # %% ../../nbs/shrink/choose.ipynb #cho00008
@@ -115,9 +115,9 @@ def fit(
 )->object: # `Result` with the fitted model
     "Fit factors, narrower layers and the head to what the dense model computed."
     result, before = step.result, step.result.before
-    done = step.model.compression
+    done, job = step.model.compression, step.job
     if not any(done.plan.values()) and result.pruned is before.model: return result
     stats = result.stats or replace(step, result=before).calibration()
-    new = refit_to(before.model, step.model, step.job.texts, stats, result.pruned, n_samples=None, progress=step.job.progress)
+    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, n_samples=None, progress=job.progress)
     new.compression = replace(done, refit=new.refit)
     return replace(result, model=new)

@@ -18,7 +18,6 @@ from .statistics import Statistics
 
 # %% ../../nbs/shrink/decompose.ipynb #59c52f1c
 DECOMPOSITIONS = Registry('decomposition method')
-get_decomposition = DECOMPOSITIONS.find
 
 def decomposition(
     name:str, # What to call it in `method=`
@@ -26,7 +25,7 @@ def decomposition(
     mean='mean', # The statistic that corrects the bias, where it is known
     nats=False, # Is half the sum of the squares left out an estimate of the increase in loss?
 ):
-    "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for one."
+    "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for it."
     def _register(f):
         f.needs, f.mean, f.nats = (needs,) if isinstance(needs, str) else tuple(needs), mean, nats
         return DECOMPOSITIONS.add(name)(f)
@@ -43,11 +42,10 @@ def two_sided_factors(
     w:torch.Tensor, # Matrix (m, n)
     left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
     right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
-    damping:float=1e-3, # See `damped_root`
 )->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
     "Decompose `w` for the least weighted error."
     a = to_float64(w)
-    lg, lc = (None if x is None else damped_root(x, damping) for x in (left, right))
+    lg, lc = (None if x is None else damped_root(x) for x in (left, right))
     if lg is not None: a = lg.T@a
     if lc is not None: a = a@lc
     u, s, v = gram_svd(a)
@@ -100,7 +98,7 @@ def factorise(
     seed:int=42, # For a method that draws
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
-    f, w, stats = get_decomposition(method), linear.weight.detach(), Statistics(stats or {})
+    f, w, stats = DECOMPOSITIONS.find(method), linear.weight.detach(), Statistics(stats or {})
     check_finite(w, name)
     if any(isinstance(v, dict) for v in stats.values()):
         raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
@@ -139,4 +137,4 @@ def decompose(
     shape = tuple(linear.weight.shape)
     check_count(rank, 'rank', most=min(shape))
     warn_break_even(dict(weight=rank), dict(weight=shape))
-    return truncate_factors(factorise(linear, method, stats), rank, linear, stats, get_decomposition(method).mean)
+    return truncate_factors(factorise(linear, method, stats), rank, linear, stats, DECOMPOSITIONS.find(method).mean)

@@ -22,7 +22,7 @@ from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
 from ..models.kinds import embeds
 from .calibrate import Calibration, calibrate, fingerprint
-from .decompose import truncate_factors, factorise, get_decomposition
+from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit
@@ -50,7 +50,7 @@ class Decomposition:
         seed:int=42, # For a method that draws
     ):
         refuse_adapters(model)
-        self.model, self.method, self.f = model, method, get_decomposition(method)
+        self.model, self.method, self.f = model, method, DECOMPOSITIONS.find(method)
         self.shapes = {n: tuple(w.shape) for n, w in finite_weights(model).items()}
         self.prints = fingerprint(model)
         if data is None and self.f.needs:
@@ -74,8 +74,8 @@ class Decomposition:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposition.ipynb #2a1300e3
-# name -> function of a model that measures a function of (rank, out, in)
-MEASURES = Registry('cost', {'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
+MEASURES = Registry('cost', { # name -> function of a model that measures a function of (rank, out, in)
+    'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
 
 @MEASURES.add('latency')
 def latency_of(
@@ -263,5 +263,5 @@ def check(self:Decomposition,
     if self.method != method:
         raise ValueError(f"the model was decomposed by {self.method!r}: pass recipe={self.method!r}, or decompose it "
             f"by {method!r}")
-    if self.prints != fingerprint(model):
-        raise ValueError("the Decomposition is of another model, or the weights have changed since: decompose this model")
+    if self.prints == fingerprint(model): return
+    raise ValueError("the Decomposition is of another model, or the weights have changed since: decompose this model")

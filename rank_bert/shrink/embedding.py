@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/embedding.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/embedding.ipynb #51336f2e
-import copy, math, time
-import torch, torch.nn as nn
+import copy, math, time, torch, torch.nn as nn
 from ..checks import check_fraction
 from ..models.encoder import encoder_of
 from .calibrate import Calibration, calibrate, fingerprint

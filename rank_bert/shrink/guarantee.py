@@ -12,11 +12,11 @@ import dataclasses, warnings
 from dataclasses import InitVar, dataclass
 from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
-from ..checks import check_count, check_fraction, check_positive
+from ..checks import check_count, check_positive
 from .bounds import check_enough, upper_bound
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
 from ..models.kinds import KINDS, predictions
-from ..settings import CompressConfig, option
+from ..settings import option
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0039
 def changed_answers(
@@ -63,8 +63,8 @@ class Guarantee:
             f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did.")
     def honest(self):
         "Say what is guaranteed and what is not, for a model card."
-        return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers alone "
-            "would give, and it is about texts like those set aside, not about texts of another kind.")
+        return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers "
+            "alone would give, and it is about texts like those set aside, not about texts of another kind.")
     def asdict(self):
         "Return the fields and what to say of them as JSON can hold them; `Guarantee(**record)` reads them back."
         return dataclasses.asdict(self) | dict(tried=[list(o) for o in self.tried], says=self.honest())
@@ -78,7 +78,7 @@ def plot_guarantee(
     ax = ax or plt.subplots(figsize=(5, 3), layout='constrained')[1]
     at, upper = [o.budget for o in guarantee.tried], [100*o.upper for o in guarantee.tried]
     ax.plot(at, upper, 'o-', color='#2f7de0', label=f'upper bound, {100*guarantee.confidence:.4g} %')
-    ax.plot(at, [100*o.changed/guarantee.texts for o in guarantee.tried], '.--', color='#888', label='on texts set aside')
+    ax.plot(at, [100*o.changed/guarantee.texts for o in guarantee.tried], '.--', c='#888', label='on texts set aside')
     ax.axhline(100*guarantee.max_changed, color='#c33', lw=1, label='guarantee')
     ax.plot(guarantee.budget, 100*guarantee.upper, 'o', ms=13, mfc='none', mec='k', label='choice')
     ax.set(xlabel='budget', ylabel='changed answers, %', ylim=(0, None), xlim=(max(at) + .03, min(at) - .03))
@@ -93,8 +93,6 @@ def fixed_sequence(
     confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
 )->Guarantee: # With the model of its budget as `.model`
     "Find the smallest budget that keeps a guarantee."
-    check_fraction(max_changed, 'max_changed', one=False)
-    check_fraction(confidence, 'confidence', one=False)
     tried, best, model = [], None, None
     for budget, candidate in candidates:
         if tried and not budget < tried[-1].budget:
@@ -105,8 +103,8 @@ def fixed_sequence(
         if tried[-1].upper > max_changed: break
         best, model = tried[-1], candidate
     if not tried: raise ValueError("there are no candidates: give at least one (budget, model)")
-    if best is None: raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at most "
-        f"{100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
+    if best is None: raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at "
+        f"most {100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
         f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger budget, or set more texts aside")
     res = Guarantee(max_changed, confidence, best.budget, len(losses), best.changed, best.upper, tried)
     res.model = model
@@ -179,12 +177,19 @@ def still_holds(
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0073
 def set_aside(
-    data, # Texts, pairs of texts, or batches
+    data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-)->tuple: # Texts to fit to, and texts set aside; of batches, batches of one sentence
+)->tuple: # What to fit to, and texts set aside; of batches, batches of one sentence
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
+    if data is None:
+        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
+    if hasattr(data, 'dls'):
+        warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside "
+            "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
+            "that it will read to be guaranteed for those")
+        return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
     data = check_data(data)
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
@@ -197,17 +202,3 @@ def set_aside(
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
-
-# %% ../../nbs/shrink/guarantee.ipynb #se000006
-def guarantee_texts(
-    data, # Texts or batches, or a learner
-    config:CompressConfig, # With the seed
-)->tuple: # What to fit to, and the texts set aside
-    "Set texts aside: half of those given, but at most 2,000, or the validation texts of a learner."
-    if data is None:
-        raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
-    if not hasattr(data, 'dls'): return set_aside(data, seed=config.seed)
-    warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside without "
-        "their labels: all other texts that we know are those that the model was trained on. Pass texts that it will "
-        "read to be guaranteed for those")
-    return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]

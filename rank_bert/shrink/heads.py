@@ -108,7 +108,6 @@ def head_importance(
     calibration, # A `Calibration` of the model
 )->list: # For each layer, predicted increase of the loss without each head, in nats a sentence (heads,)
     "Predict what leaving out each head costs."
-    check_calibration(calibration, model)
     found = []
     for a in _finite_attentions(model):
         name, w = a.name.removesuffix('self')+'output.dense', head_matrices(a).output

@@ -75,12 +75,6 @@ def in_turns(
     gc.unfreeze()
     return {k: v[warmup:] for k, v in seen.items()}
 
-# %% ../../nbs/shrink/latency.ipynb #68a8c60b
-def _penalised(big, others, margin):
-    "Raise the times in `big` above dense for the ranks that are slower than dense in one of `others`."
-    slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.)
-    return {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r)) > 1 else 0.) for r, t in big.items()}
-
 # %% ../../nbs/shrink/latency.ipynb #00lat009
 @torch.inference_mode()
 def measure_latency(
@@ -108,5 +102,7 @@ def measure_latency(
             calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like)), device) for r, l in layers.items()}
             least.append({r: min(v) for r, v in in_turns(calls, repeat, warmup=1).items()})
         big, *others = least
-        times[m, n] = _penalised(big, others, margin)
+        slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.) # as a multiple of dense
+        times[m, n] = {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r)) > 1 else 0.)
+            for r, t in big.items()}
     return LatencyTable(times, name, again)

@@ -12,10 +12,8 @@ import math
 from collections import namedtuple
 import numpy as np, torch, torch.nn as nn
 from ..checks import check_count
-from ..models.encoder import encoder_of, feed_forwards
-from ..lowrank.layers import refuse_adapters, replace_layers, resized
+from ..lowrank.layers import replace_layers, resized
 from ..lowrank.linalg import damped_root, to_float64
-from ..see.metrics import finite_weights
 
 # %% ../../nbs/shrink/neurons.ipynb #0neuro09
 Level = namedtuple('Level', 'keep cost')
@@ -70,23 +68,6 @@ def neuron_inputs(
     mean, c = s['mean'].double(), s['covariance'].double()
     if f.outer.module.bias is None: mean, c = 0*mean, c + torch.outer(mean, mean)
     return mean, c, s['grad_second_moment'].double()*s['tokens']/s['samples']
-
-# %% ../../nbs/shrink/neurons.ipynb #0neuro36
-def check_neurons(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->list: # Its `FeedForward` parts
-    "Raise unless the neurons of a model can be pruned."
-    refuse_adapters(model)
-    finite_weights(model)
-    parts = feed_forwards(model)
-    if not parts:
-        kind = encoder_of(model).config.model_type
-        raise ValueError(f"model type {kind!r} has no feed-forward layers that we know: `add_family` names them")
-    for m in (l.module for f in parts for l in f):
-        if type(m) is not nn.Linear:
-            raise ValueError(f"a feed-forward part has a {type(m).__name__} where neurons need an nn.Linear: "
-                "prune neurons first and factorise afterwards, or begin with to_dense(model)")
-    return parts
 
 # %% ../../nbs/shrink/neurons.ipynb #0neuro19
 def inner_rows(

@@ -18,24 +18,24 @@ from ..models.encoder import attentions, encoder_of, feed_forwards, linears
 from .allocate import Choices, get_cost, layer_choices, optimal
 from .calibrate import Calibration, check_calibration, fingerprint
 from .heads import head_importance, prune_heads
+from ..lowrank.layers import refuse_adapters
 from ..lowrank.linalg import damped_root, gram_singular_values, to_float64
-from .neurons import Level, check_neurons, inner_rows, narrow, neuron_inputs, removals
+from .neurons import Level, inner_rows, narrow, neuron_inputs, removals
 from ..lowrank.plan import record_plan
+from ..see.metrics import finite_weights
 
 # %% ../../nbs/shrink/prune.ipynb #0joint09
 def weighted_singular_values(
     half:torch.Tensor, # Matrix (m, n) times the root of the second moment on its right
     left:torch.Tensor, # Second moment (m, m) on its left
-    damping:float=1e-3, # What is added to the diagonal of `left`, as a fraction of its mean
 )->torch.Tensor: # (min(m, n),), descending
     "Compute the singular values of a matrix, weighted by second moments on both sides."
-    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left, damping).T@to_float64(half))
-    gram = half.T@(left@half) + damping*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
+    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left).T@to_float64(half))
+    gram = half.T@(left@half) + 1e-3*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
     return torch.linalg.eigvalsh(gram.double()).clamp_min(0).sqrt().flip(0)
 
-
 # %% ../../nbs/shrink/prune.ipynb #24off002
-Prunable = namedtuple('Narrowing', 'kind part inner outer levels')
+Prunable = namedtuple('Prunable', 'kind part inner outer levels')
 
 def _head_levels(a, importance):
     "Yield the `Level` of all heads, then of one less at a time, with the weight of the layer behind them."
@@ -59,7 +59,15 @@ def prunables(
             inner = [layer[m] for m in (a.query, a.key, a.value)]
             found.append(Prunable('heads', a, inner, layer[a.output], partial(_head_levels, a, v)))
     if 'neurons' in kinds:
-        for f in check_neurons(model):
+        refuse_adapters(model)
+        finite_weights(model)
+        if not (parts := feed_forwards(model)):
+            kind = encoder_of(model).config.model_type
+            raise ValueError(f"model type {kind!r} has no feed-forward layers that we know: `add_family` names them")
+        if odd := [m for f in parts for m in (f.inner.module, f.outer.module) if type(m) is not nn.Linear]:
+            raise ValueError(f"a feed-forward part has a {type(odd[0]).__name__} where neurons need an nn.Linear: "
+                "prune neurons first and factorise afterwards, or begin with to_dense(model)")
+        for f in parts:
             inputs = neuron_inputs(f, calibration)[1:]
             found.append(Prunable('neurons', f, [f.inner], f.outer, partial(removals, f.outer.weight, *inputs, steps)))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]

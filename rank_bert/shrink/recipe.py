@@ -26,7 +26,7 @@ from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
-from .guarantee import guarantee_texts
+from .guarantee import set_aside
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec009
 class Job:
@@ -43,8 +43,9 @@ class Job:
     ):
         self.dense, self.config, self.progress, self.statistics, self.lr = dense, config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.began = load_or_make, may_stop, time.time()
-        self.ready, self.learner = isinstance(data, (Calibration, Decomposition)), data if hasattr(data, 'dls') else None
-        self.data, self.aside = guarantee_texts(None if self.ready else data, config) if config.max_changed else (data, None)
+        self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
+        self.data, self.aside = data, None
+        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
         self.cache, self.results, self.cache_hits = {}, {}, []
 
     @property
@@ -256,26 +257,27 @@ def check_recipe(
             raise ValueError(f"{p.name} trains on rows with labels: use `Learner.compress`, rank-bert-compress with a "
                 "--task or --data, or a sweep")
         if p.needs and not (texts or labels or ready and p.chooses):
-            raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs none")
+            raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs "
+                "none")
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
     if config.limit == 'max_loss_increase':
         if odd := [(p.chooses or [p.name])[-1] for p in parts if p.shrinks and not p.predicts]:
-            raise ValueError(f"{option(config.limit)} is a loss in nats, which {odd[0]} does not predict: take kfac, or "
-                f"pass a {option('budget')}")
+            raise ValueError(f"{option(config.limit)} is a loss in nats, which {odd[0]} does not predict: take kfac, "
+                f"or pass a {option('budget')}")
         if len(shrinking) > 1:
             raise ValueError(f"{shrinking[1]} cannot tell the loss in advance: pass a {option('budget')}")
     if config.limit in ('max_changed', 'speedup') and not shrinking:
-        raise ValueError(f"{option(config.limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps to "
-            "one: add a part that does, such as kfac")
+        raise ValueError(f"{option(config.limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps "
+            "to one: add a part that does, such as kfac")
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec029
 def planned(
     parts:list, # From `parse`
     config:CompressConfig, # Of the whole recipe
 ):
-    "Yield each part with the config that it has to keep; of two parts that shrink, each goes to the root of the budget."
+    "Yield each part with the config that it has to keep; of two that shrink, each goes to the root of the budget."
     n, k = sum(p.shrinks for p in parts), 0
     for p in parts:
         k += p.shrinks
@@ -313,10 +315,10 @@ def run(
     "Run the parts of a recipe one after the other."
     result, old, job.results = start or Result(job.dense), job.results, {}
     for p, own in list(planned(parts, config))[len(result.done):]:
-        shrunk = p.shrinks or any(k[1] for k in result.key)
+        shrunk, done = p.shrinks or any(k[1] for k in result.key), (*result.done, str(p))
         key = *result.key, (str(p), shrunk and own.budget, p.ranks and own.allocator)
         if key in old: job.cache_hits.append(p.name)
-        result = old[key] if key in old else replace(p.apply(Step(job, result, own)), done=(*result.done, str(p)), key=key)
+        result = old[key] if key in old else replace(p.apply(Step(job, result, own)), done=done, key=key)
         if not p.last: job.results[key] = result
     new = result.model
     if new is not job.dense and (done := getattr(new, 'compression', None)) is not None:

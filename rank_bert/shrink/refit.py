@@ -78,7 +78,7 @@ class LayerwiseRefit:
     "A dense and a compressed encoder side by side, a block at a time."
     def __init__(self, dense, small, packs, before=None):
         self.dense, self.small, self.packs = encoder_of(dense), encoder_of(small), packs
-        self.device, self.blocks = next(self.small.parameters()).device, blocks_of(small, packs[0])
+        self.device, self.blocks = self.small.device, blocks_of(small, packs[0])
         before = dense if before is None else before
         *self.layers, self.before = ({l.name: l for l in linears(m)} for m in (dense, small, before))
         self.keeps = [TextTokens(x['attention_mask'].to(self.device), family_of(small).batch_first) for x in packs]
@@ -310,7 +310,7 @@ def plain_svd(
 _INNER = dict(query=0, key=0, value=0, attention_output=1, ffn_in=0, ffn_out=1) # the side of heads and neurons
 
 def _check_models(dense, before, small):
-    "Raise unless `small` is `before` with some layers factorised, and `before` is `dense`, apart from heads and neurons."
+    "Raise unless `small` is `before` with some layers factorised, and `before` is `dense` but for heads and neurons."
     refuse_adapters(small)
     inner = {} if before is dense else {l.name: _INNER[l.role] for l in linears(dense) if l.role in _INNER}
     shapes = [{l.name: l.shape for l in linears(m)} for m in (dense, before, small)]
@@ -321,7 +321,6 @@ def _check_models(dense, before, small):
             raise ValueError(f"the two models differ: {n} is {a if b == c else b} in the dense one and {c} in the "
                 "compressed one")
     for m in (dense, before, small): finite_weights(m)
-
 
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
@@ -368,7 +367,8 @@ def refit(
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
     with bf16_matmul(dense, [*fit, *held]):
-        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
+        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress,
+            before)
         options = {None: small, 'layers': new}
         if head and not angle:
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}

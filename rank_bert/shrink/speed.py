@@ -34,11 +34,10 @@ def engine_of(
 # %% ../../nbs/shrink/speed.ipynb #sp000009
 def median_interval(
     values, # Independent measurements
-    confidence:float=.95, # Probability with which the interval holds the true median, for at least 6 values
-)->tuple: # Its ends
+)->tuple: # The ends of an interval that holds the true median with a probability of .95, for at least 6 values
     "Bound a median by two of the values."
     x = sorted(values)
-    k = max(1, int(binom.ppf((1 - confidence)/2, len(x), .5)))
+    k = max(1, int(binom.ppf(.025, len(x), .5)))
     return x[k - 1], x[-k]
 
 # %% ../../nbs/shrink/speed.ipynb #sp000011
@@ -52,7 +51,7 @@ def run_in_torch(
     words, gen = enc.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     ids = torch.randint(words, (bs, length), generator=gen)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
-    x = {k: v.to(next(enc.parameters()).device) for k, v in x.items() if k in input_names(enc)}
+    x = {k: v.to(enc.device) for k, v in x.items() if k in input_names(enc)}
     return torch.inference_mode()(partial(enc, **x))
 
 def _turn(f, least=.05):
@@ -126,7 +125,8 @@ def speed_search(
         seen = 'no ranks are so low'
         if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
         raise ValueError(f"{option('speedup')} {asked:g} is out of reach in {engine} at {config.speed_batch}: "
-            f"{seen}. Ask for less, take another {option('speed_engine')}, such as onnx-int8, or leave out heads and neurons too")
+            f"{seen}. Ask for less, take another {option('speed_engine')}, such as onnx-int8, or leave out heads and "
+            "neurons too")
     small, measured = best
     res = run(job, parts, at(measured.budget), small)
     res.model.compression = replace(record_of(res.model), speedup=measured, seconds=job.seconds)

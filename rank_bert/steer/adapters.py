@@ -52,10 +52,9 @@ def _head_names(hf):
 
 # %% ../../nbs/steer/adapters.ipynb #17158909
 LORA_VARIANTS = Registry('variant') # f(`RankPlan` of the adapters, **settings) -> PEFT config
-lora_variant = LORA_VARIANTS.add
 
 # %% ../../nbs/steer/adapters.ipynb #177f6c1d
-@lora_variant('lora')
+@LORA_VARIANTS.add('lora')
 def _lora_config(ranks, **settings):
     "Configure LoRA: a `peft.LoraConfig` for the `RankPlan` of the adapters."
     with needs_extra('peft'): from peft import LoraConfig
@@ -64,7 +63,7 @@ def _lora_config(ranks, **settings):
 LORA_VARIANTS.update(rslora=partial(_lora_config, use_rslora=True), dora=partial(_lora_config, use_dora=True))
 
 # %% ../../nbs/steer/adapters.ipynb #c4e840d9
-@lora_variant('adalora')
+@LORA_VARIANTS.add('adalora')
 def _adalora_config(ranks, **settings):
     "Configure AdaLoRA: a `peft.AdaLoraConfig` for the `RankPlan` of the adapters, all of one rank."
     with needs_extra('peft'): from peft import AdaLoraConfig
@@ -138,12 +137,6 @@ def add_lora(
         _adopt(model, hf, lambda: get_peft_model(hf, config))
     return model
 
-# %% ../../nbs/steer/adapters.ipynb #0e8f11fe
-def _off_orthogonal(hf):
-    "Measure how far AdaLoRA's factors are from orthogonal, on average."
-    ps = [p if 'lora_A' in n else p.T for n, p in hf.named_parameters() if 'lora_A' in n or 'lora_B' in n]
-    return sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
-
 # %% ../../nbs/steer/adapters.ipynb #4f21255f
 class AdaLoRA(Callback):
     "Move AdaLoRA's ranks while a learner trains. `add_lora` adds it."
@@ -160,8 +153,11 @@ class AdaLoRA(Callback):
         self.tuner.rankallocator.reset_ipt()
     def after_loss(self):
         "Add the term for orthogonality."
-        w = self.tuner.peft_config['default'].orth_reg_weight
-        if w and self.training: self.learn.loss_grad = self.loss_grad + w*_off_orthogonal(encoder_of(self.learn.model))
+        w, named = self.tuner.peft_config['default'].orth_reg_weight, encoder_of(self.learn.model).named_parameters()
+        if not (w and self.training): return
+        ps = [p if 'lora_A' in n else p.T for n, p in named if 'lora_A' in n or 'lora_B' in n]
+        off = sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
+        self.learn.loss_grad = self.loss_grad + w*off
 
     def after_step(self):
         "Let PEFT reduce the ranks."

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/history.html.md"""
 __all__ = ['plot_rank_history']
 
 # %% ../../nbs/steer/history.ipynb #1ea2c564
-import json, os
+import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt, numpy as np, pandas as pd
@@ -23,9 +23,10 @@ _COLUMNS = dict(step='int64', epoch='float64', what='object', name='object', lay
     metric='object', value='float64')
 
 def history_table(
-    records:list, # Records of a `RankMonitor`
+    records, # Records of a `RankMonitor`, or the file it wrote, whether or not its run came to an end
 )->pd.DataFrame: # step, epoch, what, name, layer, role, head, metric, value
     "Tabulate records, one number a row."
+    if not isinstance(records, list): records = read_records(records)
     rows = [(r['step'], r['epoch'], *row) for r in records for row in r['rows']]
     return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_COLUMNS)
 
@@ -37,17 +38,6 @@ def write_records(
     "Write records into a file, one line of JSON each."
     with new_file(path) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in records))
 
-# %% ../../nbs/steer/history.ipynb #22284746
-def append_record(
-    path, # File to add to
-    record:dict, # Record of a `RankMonitor`
-):
-    "Append a record to a file and flush it to the disk."
-    with open(path, 'ab') as f:
-        f.write(json.dumps(record).encode()+b'\n')
-        f.flush()
-        os.fsync(f.fileno())
-
 # %% ../../nbs/steer/history.ipynb #989a9d5a
 def read_records(
     path, # File that a `RankMonitor` has written
@@ -56,13 +46,6 @@ def read_records(
     lines = Path(path).read_bytes().split(b'\n')[:-1]
     try: return [json.loads(l) for l in lines]
     except ValueError as e: raise ValueError(f'{path} is not the file of a RankMonitor: {e}') from None
-
-# %% ../../nbs/steer/history.ipynb #2f35ab28
-def read_history(
-    path, # File that a `RankMonitor` has written, whether or not its run came to an end
-)->pd.DataFrame: # As `RankMonitor.history`
-    "Read what a monitor has recorded."
-    return history_table(read_records(path))
 
 # %% ../../nbs/steer/history.ipynb #ad18875a
 def plot_rank_history(
@@ -76,7 +59,7 @@ def plot_rank_history(
     "Draw how a rank metric moved in training."
     check_name(kind, 'kind', ('lines', 'heatmap'))
     history = getattr(history, 'history', history)
-    if not isinstance(history, pd.DataFrame): history = read_history(history)
+    if not isinstance(history, pd.DataFrame): history = history_table(history)
     if not len(history): raise ValueError('the history is empty: fit first')
     what = check_name(what or history.what.iloc[0], 'what', history.what.unique())
     h = history[history.what == what]

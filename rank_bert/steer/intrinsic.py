@@ -24,10 +24,9 @@ from ..registry import Registry
 
 # %% ../../nbs/steer/intrinsic.ipynb #2bb2ee41
 PROJECTIONS = Registry('projection') # width(d), draw(blocks, d, generator), up(parts, v), down(parts, g)
-projection = PROJECTIONS.add
 
 # %% ../../nbs/steer/intrinsic.ipynb #a1dae985
-@projection('blocks')
+@PROJECTIONS.add('blocks')
 class _Blocks:
     "Signed permutations, kept as +-(place + 1)."
     def width(d): return d

@@ -8,24 +8,23 @@ Docs: https://rank-bert.github.io/rank_bert/steer/monitor.html.md"""
 __all__ = ['RankMonitor']
 
 # %% ../../nbs/steer/monitor.ipynb #6bed7e62
-import math, time, warnings
+import json, math, os, time, warnings
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt, pandas as pd, torch
+import matplotlib.pyplot as plt, torch
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
 from fastcore.imports import in_notebook
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..models.encoder import MORE_ROLES, ROLES, linears
+from ..models.encoder import MORE_ROLES, ROLES, attentions, encoder_of, linears
 from ..io import new_file
 from ..see.metrics import rank_metrics
-from .history import append_record, history_table, plot_rank_history, read_records, write_records
+from .history import history_table, plot_rank_history, read_records, write_records
 from ..train.learner import FitCallback
-from rank_bert.see.measure import (ForwardWatch, MatrixSum, circuit_sums, gradient_sum, head_sizes, layer_rows, measure,
-    weight_sum)
+from ..see.measure import ForwardWatch, MatrixSum, circuit_sums, gradient_sum, layer_rows, measure, weight_sum
 
 # %% ../../nbs/steer/monitor.ipynb #09b1137b
 WHAT = ('weight', 'update', 'gradient', 'activation', 'residual')
@@ -87,7 +86,11 @@ def rows_of(self:RankMonitor, what, layers):
         same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
         sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
     sums = {l: x for l, x in sums.items() if x is not None}
-    sizes = head_sizes(self.learn.model, layers) if self.heads else {}
+    enc, sizes = encoder_of(self.learn.model), {}
+    if self.heads: # name of a layer -> rows of a head
+        own = {id(m): a.size for a in attentions(enc, optional=True) for m in (a.query, a.key, a.value)}
+        usual = lambda l: l.module.out_features//getattr(enc.config, 'num_attention_heads', 1)
+        sizes = {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
     rows = layer_rows(what, sums, self.functions, sizes, self._from if what == 'update' else {})
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
@@ -167,7 +170,11 @@ def record(self:RankMonitor, step, last=False):
     rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.rows_of(k, layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
-    if self.file is not None: append_record(self.file, record)
+    if self.file is not None:
+        with self.file.open('ab') as f:
+            f.write(json.dumps(record).encode()+b'\n')
+            f.flush()
+            os.fsync(f.fileno())
     if self.live and in_notebook() and hasattr(self.learn, 'progress'):
         fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
         from IPython.display import display # which scripts need not have

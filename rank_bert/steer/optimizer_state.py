@@ -114,12 +114,11 @@ STATE_CHOICES = dict(keep=None, project=_project_state, reset=_reset_state)
 
 # %% ../../nbs/steer/optimizer_state.ipynb #0dd59810
 FACTOR_INITS = Registry('init') # (linear layer, rank) -> `LowRankLinear`
-factor_init = FACTOR_INITS.add
 
 # %% ../../nbs/steer/optimizer_state.ipynb #446db9c1
 FACTOR_INITS['spectral'] = LowRankLinear.from_linear
 
-@factor_init('naive')
+@FACTOR_INITS.add('naive')
 def _naive_init(linear, rank):
     "Draw two factors as the weight of a fresh layer was drawn."
     new = LowRankLinear.from_linear(linear, rank)

@@ -8,8 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/parts.html.md"""
 __all__ = []
 
 # %% ../../nbs/steer/parts.ipynb #24tpa003
-import copy
-import numpy as np
+import copy, numpy as np
 from fastai.torch_core import set_seed
 from ..models.encoder import linears
 from ..models.sizes import dense_size
@@ -94,8 +93,8 @@ def switch(step, at:float=.5, epochs:int=1, lr:float=None):
 @part('layers', shrinks=True)
 def layers(step):
     "Keep some of the layers, at equal distances from the first to the last."
-    n = len({o.layer for o in linears(step.model)})
-    fraction = min(1., step.config.budget*dense_size(step.job.dense)/dense_size(step.model))
+    n, budget = len({o.layer for o in linears(step.model)}), step.config.budget
+    fraction = min(1., budget*dense_size(step.job.dense)/dense_size(step.model))
     kept = int(fraction*n + 1e-9)
     if kept: return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
-    raise ValueError(f'layers keeps at least one of {n}, so a budget of {step.config.budget:.4g} is too small: raise it')
+    raise ValueError(f'layers keeps at least one of {n}, so a budget of {budget:.4g} is too small: raise it')

@@ -8,14 +8,13 @@ Docs: https://rank-bert.github.io/rank_bert/steer/penalty.html.md"""
 __all__ = ['NuclearNormPenalty', 'FrobeniusDecay']
 
 # %% ../../nbs/steer/penalty.ipynb #79c3e8f4
-import warnings
+import torch, warnings
 from fastai.callback.fp16 import MixedPrecision
-from fastcore.basics import patch
+from fastcore.basics import groupby, patch
 from ..checks import check_count, check_positive
 from ..models.encoder import linears
 from .optimizer_state import check_decoupled_decay, hypers_of
-from rank_bert.steer.project import (check_own_weights, matrices_of, nuclear_gradients, product_decay, threshold_layers,
-    trainable)
+from .project import check_own_weights, matrices_of, nuclear_norm, threshold_layers, trainable
 from ..train.learner import FitCallback
 
 # %% ../../nbs/steer/penalty.ipynb #de626e0b
@@ -66,7 +65,10 @@ class NuclearNormPenalty(Constraint):
         self._stepping = True
         if self.decoupled: return
         layers, weight = trainable(self.layers), self.weight_now()
-        if self._count % self.every == 0: self._gradients = nuclear_gradients([l for l in layers if l.rank is None])
+        dense = [l for l in layers if l.rank is None and self._count % self.every == 0]
+        for ls in groupby(dense, lambda l: l.shape).values():
+            w = torch.stack([l.module.weight.detach() for l in ls])
+            self._gradients |= zip([l.name for l in ls], nuclear_norm(w)[1].to(w))
         for l in layers:
             for p in (p for p in matrices_of(l) if p.grad is not None):
                 p.grad.add_(self._gradients[l.name] if l.rank is None else p.detach(), alpha=weight)
@@ -96,7 +98,7 @@ class FrobeniusDecay(Constraint):
         hypers = hypers_of(self.opt)
         for l in trainable(self.layers):
             if l.rank is None or l.module.up.weight.grad is None or l.module.up.weight not in hypers: continue
-            h, factors = hypers[l.module.up.weight], [p.data for p in matrices_of(l)]
+            h, (up, down) = hypers[l.module.up.weight], [p.data for p in matrices_of(l)]
             lr, own = h['lr'], h.get('wd') or 0.
-            by = lr*(own if self.wd is None else self.wd)
-            for p, g in zip(factors, product_decay(*factors)): p.copy_((p - by*g)/(1 - lr*own))
+            by, gradients = lr*(own if self.wd is None else self.wd), (up@(down@down.mT), (up.mT@up)@down)
+            for p, g in zip((up, down), gradients): p.copy_((p - by*g)/(1 - lr*own))

@@ -80,14 +80,6 @@ def soft_threshold(
     by = torch.as_tensor(by, dtype=s.dtype, device=s.device)[..., None]
     return (u@((s - by).clamp_min(0)[..., None]*v)).to(w)
 
-# %% ../../nbs/steer/project.ipynb #4b022d70
-def product_decay(
-    up:torch.Tensor, # B, `(m, r)`
-    down:torch.Tensor, # A, `(r, n)`
-)->tuple: # Of the shapes of `up` and `down`
-    "Compute the gradient of half the squared norm of `up @ down`."
-    return up@(down@down.mT), (up.mT@up)@down
-
 # %% ../../nbs/steer/project.ipynb #5f99aaf2
 def matrices_of(
     l, # A `LinearLayer`
@@ -132,7 +124,6 @@ def ranks_for(
 
 # %% ../../nbs/steer/project.ipynb #807cbc61
 PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (left, right), see `project_rank`
-projection_norm = PROJECTION_NORMS.add
 PROJECTION_NORMS.update(svd=lambda stats: (None, None),
     whitened=lambda stats: (None, damped_root(stats.second_moment())),
     kfac=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
@@ -145,7 +136,8 @@ def norm_roots(
     "Compute the norm of a calibrated model for each layer."
     if norm is None: return {l.name: (None, None) for l in layers}
     if not isinstance(norm, Decomposition):
-        raise ValueError(f"norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got {norm!r}")
+        raise ValueError("norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got "
+                         f'{norm!r}')
     find = PROJECTION_NORMS.find(norm.method)
     if odd := [l.name for l in layers if norm.shapes.get(l.name) != l.shape]:
         raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')
@@ -181,17 +173,6 @@ def project_layers(
     for l in layers: matrices_of(l)[0].copy_(found[l.name].matrix)
     if bases is not None: bases |= {n: p.basis for n, p in found.items()}
     return found
-
-# %% ../../nbs/steer/project.ipynb #b5954dc0
-def nuclear_gradients(
-    layers, # Dense `LinearLayer`s
-)->dict: # Name -> gradient of the nuclear norm, of the type of the weight
-    "Compute the gradients of the nuclear norms of weights."
-    res = {}
-    for ls in groupby(layers, lambda l: l.shape).values():
-        w = torch.stack([l.module.weight.detach() for l in ls])
-        res.update(zip([l.name for l in ls], nuclear_norm(w)[1].to(w)))
-    return res
 
 # %% ../../nbs/steer/project.ipynb #1abb4d48
 @torch.no_grad()

@@ -8,15 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/steer/switch.html.md"""
 __all__ = ['LowRankSwitch']
 
 # %% ../../nbs/steer/switch.ipynb #11891c28
-import math, warnings
-import numpy as np, pandas as pd, torch
+import math, numpy as np, pandas as pd, torch, warnings
 from fastai.callback.tracker import TrackerCallback
 from fastai.learner import Learner
 from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
 from ..models.encoder import encoder_of, linears
-from ..lowrank.layers import max_rank
+from ..lowrank.layers import break_even
 from ..see.metrics import stable_rank
 from .optimizer_state import factorise
 from .project import ranks_for, trainable
@@ -107,7 +106,7 @@ def switch(self:LowRankSwitch, names, epoch):
     def rank(n):
         s = self.stable_ranks(n)
         return math.ceil(s[-1]*min(shapes[n])/s[0]) if given is None else given.get(n)
-    plan = {n: r if (r := rank(n)) is not None and r <= max_rank(*shapes[n]) else None for n in names}
+    plan = {n: r if (r := rank(n)) is not None and r < break_even(*shapes[n]) else None for n in names}
     self.switched |= plan
     self.rows += [dict(epoch=epoch, name=n, stable_rank=self.stable_ranks(n)[-1], rank=r) for n, r in plan.items()]
     if any(plan.values()): to_factors(self.learn, plan)

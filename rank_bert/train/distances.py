@@ -10,11 +10,26 @@ __all__ = ['soft_loss']
 # %% ../../nbs/train/distances.ipynb #5d1c0003
 from collections import namedtuple
 
-import torch
-import torch.nn.functional as F
+import torch, torch.nn.functional as F
 
 from ..checks import check_count
 from ..models.answers import KINDS
+
+# %% ../../nbs/train/distances.ipynb #92a8e745
+DISTIL_LOSSES = {}
+DistilLoss = namedtuple('DistilLoss', 'f hidden attentions')
+Seen = namedtuple('Seen', 'logits hidden attentions mask kind')
+
+def distil_loss(
+    name:str, # Name for the `weights` of `DistilCallback`
+    hidden:bool=False, # Does it look at hidden states?
+    attentions:bool=False, # Does it look at attention probabilities?
+):
+    "Register a function of the student's `Seen`, the teacher's `Seen`, and the temperature."
+    def register(f):
+        DISTIL_LOSSES[name] = DistilLoss(f, hidden, attentions)
+        return f
+    return register
 
 # %% ../../nbs/train/distances.ipynb #e2f55a25
 def _at_least_float32(t):
@@ -40,42 +55,36 @@ def soft_loss(
     each = KINDS[kind].divergence(_at_least_float32(teacher)/temperature, _at_least_float32(student)/temperature)
     return temperature**2*_mean_of_tokens(each, mask if each.ndim > 1 else None)
 
+# %% ../../nbs/train/distances.ipynb #007dd369
+distil_loss('soft')(lambda s, t, temperature: soft_loss(s.logits, t.logits, temperature, s.kind, s.mask))
+
 # %% ../../nbs/train/distances.ipynb #a443bbad
-def cosine_loss(
-    student:torch.Tensor, # Hidden states `(n, length, features)`
-    teacher:torch.Tensor, # Hidden states of the same shape
-    mask:torch.Tensor, # `(n, length)`, 0 for padding
-)->torch.Tensor: # From 0 for the same directions to 2 for opposite ones
-    "Compute how far the directions of hidden states differ."
-    similar = F.cosine_similarity(_at_least_float32(student), _at_least_float32(teacher), dim=-1)
-    return _mean_of_tokens(1 - similar, mask)
+@distil_loss('cosine', hidden=True)
+def cosine_loss(s, t, temperature): # From 0 for the same directions to 2 for opposite ones
+    "Compute how far the directions of the last hidden states `(n, length, features)` differ."
+    similar = F.cosine_similarity(_at_least_float32(s.hidden[-1]), _at_least_float32(t.hidden[-1]), dim=-1)
+    return _mean_of_tokens(1 - similar, s.mask)
 
 # %% ../../nbs/train/distances.ipynb #2ac100c6
-def hidden_loss(
-    student:list, # Hidden states, each `(n, length, features)`
-    teacher:list, # As many, of the same shapes
-    mask:torch.Tensor, # `(n, length)`, 0 for padding
-)->torch.Tensor: # Mean squared difference
-    "Compute the squared difference of hidden states, a layer at a time."
-    gap = lambda s, t: (_at_least_float32(s) - _at_least_float32(t)).square().mean(-1)
-    return torch.stack([_mean_of_tokens(gap(s, t), mask) for s, t in zip(student, teacher, strict=True)]).mean()
+@distil_loss('hidden', hidden=True)
+def hidden_loss(s, t, temperature): # Mean squared difference
+    "Compute the squared difference of hidden states `(n, length, features)`, a layer at a time."
+    gap = lambda a, b: (_at_least_float32(a) - _at_least_float32(b)).square().mean(-1)
+    return torch.stack([_mean_of_tokens(gap(a, b), s.mask) for a, b in zip(s.hidden, t.hidden, strict=True)]).mean()
 
 # %% ../../nbs/train/distances.ipynb #a1d139ec
-def attention_loss(
-    student:list, # Attention probabilities, each `(n, heads, length, length)`
-    teacher:list, # As many, of the same shapes
-    mask:torch.Tensor, # `(n, length)`, 0 for padding
-)->torch.Tensor: # Mean squared difference of scores
-    "Compute the squared difference of attention scores, a layer at a time."
-    if not student or not teacher or any(a is None for a in (*student, *teacher)):
+@distil_loss('attention', attentions=True)
+def attention_loss(s, t, temperature): # Mean squared difference of scores
+    "Compute the squared difference of attention scores, from probabilities `(n, heads, length, length)` of each layer."
+    if not s.attentions or not t.attentions or any(a is None for a in (*s.attentions, *t.attentions)):
         raise ValueError("there are no attentions to compare: sdpa and flash attention give none, so call "
                          "model.set_attn_implementation('eager')")
-    gaps, real, least = [], mask.bool(), 1e-30 # smallest probability whose logarithm counts
-    for s, t in zip(student, teacher, strict=True):
-        check_heads(s.shape[1], t.shape[1])
-        s, t = _at_least_float32(s), _at_least_float32(t)
-        kept = real[:, None, :, None] & real[:, None, None, :] & (s > least) & (t > least)
-        gap = s.where(kept, 1.).log() - t.where(kept, 1.).log()
+    gaps, real, least = [], s.mask.bool(), 1e-30 # smallest probability whose logarithm counts
+    for a, b in zip(s.attentions, t.attentions, strict=True):
+        check_heads(a.shape[1], b.shape[1])
+        a, b = _at_least_float32(a), _at_least_float32(b)
+        kept = real[:, None, :, None] & real[:, None, None, :] & (a > least) & (b > least)
+        gap = a.where(kept, 1.).log() - b.where(kept, 1.).log()
         mean = gap.sum(-1, keepdim=True)/kept.sum(-1, keepdim=True).clamp_min(1)
         gaps.append(((gap - mean).square()*kept).sum()/kept.sum().clamp_min(1))
     return torch.stack(gaps).mean()
@@ -89,28 +98,6 @@ def check_heads(
     if student != teacher:
         raise ValueError(f"the student has {student} attention heads in a layer, the teacher {teacher}: give the "
                          "student as many heads (TinyBERT does), or leave 'attention' out of the weights")
-
-# %% ../../nbs/train/distances.ipynb #92a8e745
-DISTIL_LOSSES = {}
-DistilLoss = namedtuple('DistilLoss', 'f hidden attentions')
-Seen = namedtuple('Seen', 'logits hidden attentions mask kind')
-
-def distil_loss(
-    name:str, # Name for the `weights` of `DistilCallback`
-    hidden:bool=False, # Does it look at hidden states?
-    attentions:bool=False, # Does it look at attention probabilities?
-):
-    "Register a function of the student's `Seen`, the teacher's `Seen`, and the temperature."
-    def register(f):
-        DISTIL_LOSSES[name] = DistilLoss(f, hidden, attentions)
-        return f
-    return register
-
-# %% ../../nbs/train/distances.ipynb #007dd369
-distil_loss('soft')(lambda s, t, temperature: soft_loss(s.logits, t.logits, temperature, s.kind, s.mask))
-distil_loss('cosine', hidden=True)(lambda s, t, temperature: cosine_loss(s.hidden[-1], t.hidden[-1], s.mask))
-distil_loss('hidden', hidden=True)(lambda s, t, temperature: hidden_loss(s.hidden, t.hidden, s.mask))
-distil_loss('attention', attentions=True)(lambda s, t, temperature: attention_loss(s.attentions, t.attentions, s.mask))
 
 # %% ../../nbs/train/distances.ipynb #6b583b18
 def match_layers(

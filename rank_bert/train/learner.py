@@ -26,7 +26,7 @@ from torch import nn
 
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
-from ..io import check_space, new_folder
+from ..io import check_new, new_folder
 from ..models.encoder import encoder_of
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
@@ -251,7 +251,7 @@ def save_pretrained(self:EncoderLearner,
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
     check_finite_weights(self.hf_model, 'the model')
-    check_space(folder, sum(p.numel()*p.element_size() for p in self.hf_model.parameters()))
+    check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in self.hf_model.parameters()))
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         self.hf_model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)

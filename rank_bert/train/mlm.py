@@ -23,8 +23,9 @@ from fastcore.meta import delegates
 from torch import nn
 from transformers import AutoModelForMaskedLM, PreTrainedConfig, PreTrainedTokenizerBase
 from ..checks import check_count, check_fraction, check_name, check_positive
-from ..data.corpus import (LAYOUTS, MaskedDL, MaskedTexts, corpus_tokenizer, make_examples, read_corpus,
+from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, read_corpus,
     split_documents, tokenize_corpus)
+from ..models.batches import positions_of
 from ..models.encoder import encoder_of, linears
 from ..models.base_models import BertWrapper, bert_config, evaluating
 from ..models.opener import load_checkpoint
@@ -126,9 +127,8 @@ def mlm_learner(
     "Make a learner that pretrains a masked language model."
     set_seed(seed)
     hf = _mlm_model(model, dls.tokenizer)
-    rows, longest = dls.train_ds, getattr(hf.config, 'max_position_embeddings', dls.train_ds.max_length)
-    tables = (m for k, m in hf.named_modules() if k.endswith('position_embeddings') and isinstance(m, nn.Embedding))
-    longest -= 0 if (pad := getattr(next(tables, None), 'padding_idx', None)) is None else pad + 1
+    rows = dls.train_ds
+    longest = positions_of(hf) or getattr(hf.config, 'max_position_embeddings', rows.max_length)
     if hf.config.vocab_size < (vocab := len(rows.tokenizer)):
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {hf.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
