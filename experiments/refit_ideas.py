@@ -140,10 +140,10 @@ def shared_down_model(b, budget):
 def shared_down(b, budget):
     new, shared = shared_down_model(b, budget)
     yield '', new
-    old = refit_module.Walk.refit_block
-    refit_module.Walk.refit_block = _shared_refit_block(shared, old)
+    old = refit_module.LayerwiseRefit.refit_block
+    refit_module.LayerwiseRefit.refit_block = _shared_refit_block(shared, old)
     try: yield 'refit', b.refit(new)
-    finally: refit_module.Walk.refit_block = old
+    finally: refit_module.LayerwiseRefit.refit_block = old
 
 def _fit_shared(self, names, moments, calibration, mix, ridge):
     "Fit layers with the same input, with one `down`."
@@ -213,7 +213,7 @@ def _with_head_of(model, other):
 def _fitted(b, small, calibration, before):
     "A model with its layers refitted, with its head as well, and what the held-out sentences choose."
     fit, held = refit_module.hold_out(b.batches, b.n, .125)
-    new = refit_module.Walk.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)[0]
+    new = refit_module.LayerwiseRefit.refitted(b.model, small, fit, calibration, .5, 1e-3, True, False, before)[0]
     options = {'': small, 'layers': _with_head_of(new, small), 'layers and head': new}
     for name in ('layers', 'layers and head'): yield name, options[name]
     kept = list(options)[refit_module.choose_refit(refit_module.divergences(b.model, options.values(), held))]
@@ -400,11 +400,11 @@ def _weighted_moments_at(share):
 
 @idea
 def weighted(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.moments_at
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.LayerwiseRefit.moments_at
     for share, ridge in ((.25, 1e-3), (.5, 1e-3), (.5, 1e-2), (.75, 1e-2)):
-        refit_module.Walk.moments_at = _weighted_moments_at(share)
+        refit_module.LayerwiseRefit.moments_at = _weighted_moments_at(share)
         try: yield f'share {share}, ridge {ridge}', b.refit(small, ridge=ridge)
-        finally: refit_module.Walk.moments_at = old
+        finally: refit_module.LayerwiseRefit.moments_at = old
 
 @idea
 def damped(b, budget):
@@ -419,7 +419,7 @@ def head_ridge(b, budget):
     "The head alone, with another ridge; what the held-out sentences say of it, and what the validation rows say."
     small = b.decomposed.truncate(b.decomposed.plan(budget))
     fit, held = refit_module.hold_out(b.batches, b.n, .125)
-    ridges, old = (.1, 1., 10.), refit_module.Walk.refit_head
+    ridges, old = (.1, 1., 10.), refit_module.LayerwiseRefit.refit_head
     models = []
     def several(self):
         start = copy.deepcopy(self.small)
@@ -427,9 +427,9 @@ def head_ridge(b, budget):
             self.small.load_state_dict(start.state_dict())
             old(self, r)
             models.append(copy.deepcopy(self.small))
-    refit_module.Walk.refit_head = several
-    try: new = refit_module.Walk.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)[0]
-    finally: refit_module.Walk.refit_head = old
+    refit_module.LayerwiseRefit.refit_head = several
+    try: new = refit_module.LayerwiseRefit.refitted(b.model, small, fit, b.calibration, .5, 1e-3, True, False)[0]
+    finally: refit_module.LayerwiseRefit.refit_head = old
     layers = _with_head_of(new, small)
     ds = refit_module.divergences(b.model, [small, layers, *models], held)
     for name, m, d in zip(('layers', *(f'head, ridge {r}' for r in ridges)), (layers, *models), ds[1:]):
@@ -440,7 +440,7 @@ def together(b, budget):
     "What paid by itself, together."
     groups = shared_down_model(b, budget)
     small, shared = groups
-    walk, root = refit_module.Walk, refit_module.damped_root
+    walk, root = refit_module.LayerwiseRefit, refit_module.damped_root
     block, moments = walk.refit_block, walk.moments_at
     plain = b.decomposed.truncate(b.decomposed.plan(budget))
     def run(start, share, damping, shared):
@@ -491,11 +491,11 @@ def _with_norms(share, old):
 
 @idea
 def norms(b, budget):
-    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.Walk.refit_block
+    small, old = b.decomposed.truncate(b.decomposed.plan(budget)), refit_module.LayerwiseRefit.refit_block
     for share in (0., .5, 1.):
-        refit_module.Walk.refit_block = _with_norms(share, old)
+        refit_module.LayerwiseRefit.refit_block = _with_norms(share, old)
         try: yield f'share {share}', b.refit(small, head=False)
-        finally: refit_module.Walk.refit_block = old
+        finally: refit_module.LayerwiseRefit.refit_block = old
 
 # (5) Training on top, for who can train
 
