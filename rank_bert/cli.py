@@ -20,7 +20,7 @@ from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
 from .commands.shell import COMMANDS, arg_parser, command, command_name, say, shows_progress
-from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
+from .settings import Count, Fit, Fraction, Latency, Rows, one_of, several, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
 COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order, whichever was imported first
@@ -61,18 +61,18 @@ def analyze(
 @command
 def bench(
     what:one_of('compress', 'infer'), # What to measure
-    rows:Rows.include(task='GLUE task (compress; default: sst2)', n_train='Sentences (compress; default: 1024)',
+    rows:Rows.only(task='GLUE task (compress; default: sst2)', n_train='Sentences (compress; default: 1024)',
                    source='Where its files are (compress; default: sample)',
                    tokenizer="Tokenizer (compress; default: the model's, or the sample's)"),
-    fit:Fit.include(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),
+    fit:Fit.only(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),
     model:text_as('NAME|FOLDER')=None, # (compress; default: bert-small; infer: 6-layer,base)
-    budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
+    budgets:several(Fraction)=None, # Fractions of the linear weights to keep, with commas (infer; default: 0.5,0.2,0.1)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
-    backends:comma_list(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
-    precisions:comma_list(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
-    sizes:comma_list(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
-    latency:Latency.include('repeats')=Latency(),
+    backends:several(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
+    precisions:several(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
+    sizes:several(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
+    latency:Latency.only('repeats')=Latency(),
 ): # Data frame, one row a contender
     """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""

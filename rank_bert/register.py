@@ -118,7 +118,7 @@ def after_saving(
     setattr(cls, name, _save)
 
 # %% ../nbs/register.ipynb #10reg022
-refuse_without_rank_bert, write_card = Later('rank_bert.lowrank.hf', 'refuse_without_rank_bert'), Later('rank_bert.lowrank.card', 'write_card')
+lock, write_card = Later('rank_bert.lowrank.hf', 'lock'), Later('rank_bert.lowrank.card', 'write_card')
 
 def lock_folder(
     config, # Of transformers
@@ -127,7 +127,7 @@ def lock_folder(
     "Lock the folder of a factorised model, or remove its `config.json`."
     q = getattr(config, 'quantization_config', None)
     if (q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)) != 'rank_bert': return
-    try: refuse_without_rank_bert(config, folder)
+    try: lock(config, folder)
     except BaseException:
         (folder/'config.json').unlink(missing_ok=True)
         raise

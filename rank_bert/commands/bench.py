@@ -22,11 +22,11 @@ from ..shrink.allocate import allocate
 from ..shrink.latency import in_turns, measure_latency, timed_call
 from ..shrink.calibrate import calibrate
 from ..shrink.compress import compress
-from ..shrink.decomposition import Decomposition, flops_per_token
+from ..shrink.decomposed import Decomposed, flops_per_token
 from ..shrink.refit import refit
 from ..shrink.decompose import factorise
 from ..lowrank.layers import LowRankLinear, replace_layers
-from ..settings import Fit, Latency, Rows, flatten
+from ..settings import Fit, Latency, Rows, flat
 from ..train.glue_learner import glue_learner
 
 # %% ../../nbs/commands/bench.ipynb #84616ba9
@@ -65,29 +65,29 @@ def _stages(model, batches, budget):
     def svd_all(): return [torch.linalg.svd(l.weight, full_matrices=False) for l in linears(model)]
     def factor_all(method): return [factorise(l.module, method, cal[l.name], l.name) for l in linears(model)]
     cal = calibrate(model, batches, n_samples=None, progress=False)
-    whole, plain, svd = Decomposition(model, 'kfac', cal, progress=False), 'forward and backward', 'torch.linalg.svd'
+    whole, plain, svd = Decomposed(model, 'kronecker', cal, progress=False), 'forward and backward', 'torch.linalg.svd'
     small = compress(model, budget, whole, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
     shrink = partial(compress, model, budget, batches, n_samples=None, progress=False)
     return {plain: (both_ways, plain),
-        'calibrate, for kfac': (partial(run, statistics=(*whole.f.needs, whole.f.mean)), plain),
+        'calibrate, for kronecker': (partial(run, statistics=(*whole.f.needs, whole.f.mean)), plain),
         'calibrate, all statistics': (run, plain),
         svd: (svd_all, svd),
-        **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kfac')},
+        **{f'decompose, {m}': (partial(factor_all, m), svd) for m in ('svd', 'whitened', 'kronecker')},
         'allocate, optimal': (partial(whole.plan, budget), svd),
         'refit': (partial(refit, model, small, batches, cal, n_samples=None, progress=False), plain),
         **{f'compress, {k}': (partial(shrink, recipe=recipe), plain)
-            for k, recipe in {'ranks alone': 'kfac+refit', 'the default': None}.items()}}
+            for k, recipe in {'ranks alone': 'kronecker+refit', 'the default': None}.items()}}
 
 # %% ../../nbs/commands/bench.ipynb #39939c1e
-@flatten
+@flat
 def bench_compress(
     model:str='prajjwal1/bert-small', # Name or folder; '6-layer' and the three named BERTs have random weights
     budget:float=0.2, # Fraction of the encoder's linear weights to keep
-    rows:Rows.include('task', 'source', 'tokenizer', n_train='Sentences; a smaller data set is repeated')=Rows(
+    rows:Rows.only('task', 'source', 'tokenizer', n_train='Sentences; a smaller data set is repeated')=Rows(
         task='sst2', source='sample', n_train=1024),
-    fit:Fit.include('bs')=Fit(),
-    latency:Latency.include('repeats')=Latency(),
+    fit:Fit.only('bs')=Fit(),
+    latency:Latency.only('repeats')=Latency(),
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, the ratio of the medians to the peer's, and the memory at its peak
     "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."

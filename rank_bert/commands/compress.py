@@ -19,7 +19,7 @@ from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, sentence_class
-from ..settings import Fraction, CompressConfig, Output, Rows, option
+from ..settings import Fraction, Goal, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
 def open_for_recipe(
@@ -84,7 +84,7 @@ def _results_of(model, scores, settings):
     keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
-    if done and done.guarantee: record |= dict(guarantee=done.guarantee.asdict())
+    if done and done.promise: record |= dict(promise=done.promise.asdict())
     if done and done.speedup: record |= dict(speedup=asdict(done.speedup))
     return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
@@ -108,20 +108,20 @@ def _say_compressed(model, scores, folder, out, was, dense):
 @command
 def compress(
     folder:str, # Folder of a saved model
-    config:CompressConfig.include('max_loss_increase', 'max_changed', 'speedup', 'speed_engine', 'speed_batch', 'confidence', 'tolerance', 'allocator',
+    goal:Goal.only('max_loss_increase', 'max_changed', 'speedup', 'to', 'speed_at', 'confidence', 'tolerance', 'allocator',
         'cost', 'fixed_ranks', 'multiple_of', 'n_samples', 'seed',
-        budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
-    recipe:str=None, # Parts joined by +, such as svd, or kfac+retune+int8; rank-bert-help lists them (default: neurons+kfac+refit, or what the model bears of it)
+        budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=Goal(),
+    recipe:str=None, # Parts joined by +, such as svd, or kronecker+retune+int8; rank-bert-help lists them (default: neurons+kronecker+refit, or what the model bears of it)
     embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     dense:bool=False, # Multiply the factors out: the folder is no smaller, but opens without rank_bert
-    rows:Rows.exclude('regression')=Rows(),
-    output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
+    rows:Rows.but('regression')=Rows(),
+    output:Output.but(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
     """Shrink the encoder of a saved model by a recipe, and save the smaller model.
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
-    Example: rank-bert-compress tuned --speedup 6 --speed-engine onnx-int8 --out fast
-    Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
+    Example: rank-bert-compress tuned --speedup 6 --to onnx-int8 --out fast
+    Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kronecker+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
     from rank_bert.shrink.compress import compress as compress_model
@@ -131,25 +131,25 @@ def compress(
         raise ValueError(f'{option("dense")} opens without rank_bert, and what has fewer neurons or heads does not: '
             'leave one of them out')
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
-    if shrinks and config.limit is None: config = replace(config, budget=.5)
-    if config.max_changed and embeddings:
-        raise ValueError(f'{option("embeddings")} would change answers after the guarantee was tested: leave it out')
-    end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe
-    if config.max_changed: end = f'changed-{end}'
-    if config.speedup: end = f'{config.speedup:g}-times-as-fast'
+    if shrinks and goal.limit is None: goal = replace(goal, budget=.5)
+    if goal.max_changed and embeddings:
+        raise ValueError(f'{option("embeddings")} would change answers after the promise was tested: leave it out')
+    end = f'{goal.max_loss_increase or goal.max_changed or goal.budget or 0:g}' if shrinks else recipe
+    if goal.max_changed: end = f'changed-{end}'
+    if goal.speedup: end = f'{goal.speedup:g}-times-as-fast'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     size = megabytes(was)
-    model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed)
+    model, tok, data, record = open_for_recipe(folder, rows, goal.seed, needed)
     learn = data if hasattr(data, 'dls') else None
     before = learn.evaluate() if learn else None
-    model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
+    model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **goal.asdict())
     if embeddings:
         from rank_bert.shrink.embedding import compress_embedding
-        model = compress_embedding(model, embeddings, data.dls.train.new() if learn else data, config.n_samples,
+        model = compress_embedding(model, embeddings, data.dls.train.new() if learn else data, goal.n_samples,
                                    shows_progress())
     scores = dict(before=before, after=learn.with_model(model).evaluate() if learn else None)
-    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings) | config.asdict()
-    settings |= record | dict(cost=getattr(config.cost, 'name', config.cost))
+    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings) | goal.asdict()
+    settings |= record | dict(cost=getattr(goal.cost, 'name', goal.cost))
     results = _results_of(model, scores, settings)
     out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, was), results)
     _say_compressed(model, scores, was, out, size, dense)

@@ -17,7 +17,7 @@ from ..models.folder import check_length, model_config, saved_settings
 from .shell import (command, out_folder, predict_line, say, say_next, text_items,
                                       texts_per_row)
 from ..io import expanded, json_object
-from ..settings import CompressConfig, Latency, Output, Positive, Rows, one_of, option, text_as
+from ..settings import Goal, Latency, Output, Positive, Rows, one_of, option, text_as
 
 # %% ../../nbs/commands/export.ipynb #ce000006
 def dense_of(
@@ -28,15 +28,15 @@ def dense_of(
     f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
     return f if f and expanded(f).is_dir() else None
 
-def guarantee_of(
+def promise_of(
     folder:str|Path, # Folder of a saved or exported model
-): # `Guarantee`, or None
-    "Read the guarantee of a compressed or exported model."
-    from rank_bert.shrink.guarantee import Guarantee
+): # `Promise`, or None
+    "Read the promise of a compressed or exported model."
+    from rank_bert.shrink.promise import Promise
     for name in ('deploy.json', 'results.json'):
         f = expanded(folder)/name
-        found = json_object(f).get('guarantee') if f.is_file() else None
-        if found: return Guarantee(**found)
+        found = json_object(f).get('promise') if f.is_file() else None
+        if found: return Promise(**found)
 
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
@@ -58,14 +58,14 @@ def export(
     to:one_of('auto', 'onnx', 'openvino')='auto', # Engine; auto takes the fastest that is installed
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto', # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None, # Where it will run (default: here)
-    rows:Rows.include('max_length', 'tokenizer', texts='Texts to compare on (default: those of its fine-tuning)')=Rows(),
+    rows:Rows.only('max_length', 'tokenizer', texts='Texts to compare on (default: those of its fine-tuning)')=Rows(),
     vocabulary:one_of('all', 'seen')='all', # seen drops the words that do not occur in the file of --texts
-    latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
+    latency:Latency.but('repeats')=Latency(latency_batch=1, latency_length=32),
     max_divergence:Positive=.01, # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
-    goal:CompressConfig.include('confidence', 'tolerance',
-        max_changed='Guarantee that no larger share of the answers changes, from those of --dense (default: no guarantee)')=CompressConfig(),
-    dense:text_as('FOLDER')=None, # Dense model of the guarantee (default: what FOLDER was compressed from, or FOLDER)
-    output:Output.exclude(out='Folder to write (default: FOLDER-TO)')=Output(),
+    goal:Goal.only('confidence', 'tolerance',
+        max_changed='Promise that no larger share of the answers changes, from those of --dense (default: no promise)')=Goal(),
+    dense:text_as('FOLDER')=None, # Dense model of the promise (default: what FOLDER was compressed from, or FOLDER)
+    output:Output.but(out='Folder to write (default: FOLDER-TO)')=Output(),
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
@@ -81,8 +81,8 @@ def export(
     compared = texts_to_compare(folder, rows.texts) if 'auto' in (to, precision) else None
     if vocabulary == 'seen' or goal.max_changed: compared = texts_to_compare(folder, rows.texts, None)
     if goal.max_changed and not rows.texts:
-        warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their labels: '
-            'pass --texts with lines that the model has not seen to be guaranteed for those')
+        warnings.warn('the promise is about texts like the validation texts, which we set aside without their labels: '
+            'pass --texts with lines that the model has not seen to be promised for those')
     truth = goal.max_changed and (dense or dense_of(folder) or folder)
     p = write(was, rows.tokenizer, out, to, precision,
               processor=processor, texts=compared,
@@ -93,7 +93,7 @@ def export(
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
     for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
-    if p := guarantee_of(out): say(str(p))
+    if p := promise_of(out): say(str(p))
     say_next(*predict_line(out, was))
     return m
 

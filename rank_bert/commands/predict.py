@@ -17,7 +17,7 @@ from fastcore.basics import chunked
 
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
-from .export import dense_of, evaluate_exported, is_exported, guarantee_of
+from .export import dense_of, evaluate_exported, is_exported, promise_of
 from ..io import expanded
 from ..models.folder import model_config, saved_settings
 from .shell import (command, label_names, printable, read_texts, say, say_json, say_scores,
@@ -29,38 +29,38 @@ def check_again(
     folder:str, # Folder of a model
     dense:str, # Folder of the dense model, or None for what it was compressed from
     rows:dict, # From `rows_of`
-)->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
-    "Say whether the guarantee of a model holds on the texts of some rows."
-    if (guarantee := guarantee_of(folder)) is None:
+)->dict: # `promise`: holds, broken or undecided; empty without a promise or a dense model
+    "Say whether the promise of a model holds on the texts of some rows."
+    if (promise := promise_of(folder)) is None:
         return {}
     from rank_bert.ship.runtime import read_manifest # imports NumPy
     dense = dense or is_exported(folder) and read_manifest(folder).get('dense') or dense_of(folder)
     if not dense or not expanded(dense).is_dir():
-        say('the guarantee was not checked: pass --dense with the folder of the dense model')
+        say('the promise was not checked: pass --dense with the folder of the dense model')
         return {}
     from rank_bert.ship.export import outputs_of
-    from rank_bert.shrink.guarantee import changed_answers, still_holds
+    from rank_bert.shrink.promise import changed_answers, still_holds
     texts = [o for part, _ in validation_items(rows).values() for o in part]
     (before, kind), (after, _) = (outputs_of(str(expanded(o)), texts) for o in (dense, folder))
-    found = still_holds(guarantee, changed_answers(before, after, kind, guarantee.tolerance))
+    found = still_holds(promise, changed_answers(before, after, kind, promise.tolerance))
     say(str(found))
-    return dict(guarantee=found.verdict)
+    return dict(promise=found.verdict)
 
 @command(pos=['task'])
 def evaluate(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
-    rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
-    fit:Fit.include('bs')=Fit(bs=64),
-    dense:text_as('FOLDER')=None, # Dense model of its guarantee (default: what it was compressed from)
-)->dict: # Metric to value, and `guarantee`: holds, broken or undecided
+    rows:Rows.only('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
+    fit:Fit.only('bs')=Fit(bs=64),
+    dense:text_as('FOLDER')=None, # Dense model of its promise (default: what it was compressed from)
+)->dict: # Metric to value, and `promise`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
-    An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
+    An exported folder has its own tokenizer and length. If a promise of `--max-changed` was made for the folder, you
     read whether it holds on these texts, too.
     Example: rank-bert-evaluate tuned sst2 --source sample
     Example: rank-bert-evaluate tuned --data test.csv"""
     model_config(folder)
-    if dense and not guarantee_of(folder):
-        raise ValueError(f'{folder} was written without a guarantee, so there is none to check: leave out {option("dense")}')
+    if dense and not promise_of(folder):
+        raise ValueError(f'{folder} was written without a promise, so there is none to check: leave out {option("dense")}')
     chosen = rows_of(replace(rows, valid=rows.data), folder)
     if not chosen:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
@@ -146,8 +146,8 @@ class Prediction(NamedTuple):
 def predict(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
-    rows:Rows.include('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, such as films.csv'),
-    fit:Fit.include('bs'),
+    rows:Rows.only('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, such as films.csv'),
+    fit:Fit.only('bs'),
 )->list: # `Prediction`s: `(label, {label: probability})` for each text
     """Predict the label of each text, one line a text: the label, and the probability of every label.
     An exported folder has its own tokenizer and length.

@@ -21,11 +21,11 @@ from fastcore.docments import ann_parts
 from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
-from ..checks import check_name, short_repr
+from ..checks import check_name, shown
 from ..data.facts import GLUE_TASKS, glue_source, glue_task
 from ..io import expanded, json_object, json_text
 from ..models.folder import model_config, saved_settings, sentence_class
-from ..settings import existing_path, flatten, in_shell, running, comma_list, text_as
+from ..settings import existing, flat, in_shell, running, several, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
@@ -42,14 +42,14 @@ def command(
 ): # The same; called as a console script, it reads its arguments from the shell
     "Register a function as the command `rank-bert-NAME`."
     if f is None: return partial(command, pos=pos)
-    checked = flatten(f)
+    checked = flat(f)
     @wraps(checked)
     def _f(*args, **kwargs):
         if not is_cli(res): return checked(*args, **kwargs)
         silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
         def run():
             if own:
-                os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing_path, comma_list(str).check(own, '--import')))
+                os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(map(existing, several(str).check(own, '--import')))
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)
@@ -187,12 +187,12 @@ def _option_texts(p, file):
         a = own[k := check_name(str(k).replace('-', '_'), 'option', own)]
         if isinstance(v, dict): v = [f'{role}={o}' if isinstance(o, str) else o for role, o in v.items()]
         if isinstance(v, list):
-            if any(not isinstance(o, str) or len(comma_list(str).check(o, k)) > 1 for o in v):
+            if any(not isinstance(o, str) or len(several(str).check(o, k)) > 1 for o in v):
                 raise ValueError(f'{k} takes one value, or a list of values on one level without commas')
             v = ','.join(v)
         if v is None or a.nargs == 0 and v.lower() in ('false', 'no', 'off'): continue
         if a.nargs == 0 and v.lower() not in ('true', 'yes', 'on'):
-            raise ValueError(f'{k} must be true or false, got {short_repr(v)}')
+            raise ValueError(f'{k} must be true or false, got {shown(v)}')
         if a.option_strings: texts.append(a.option_strings[0] + f'={v}'*(a.nargs != 0))
         else: p.set_defaults(**{k: v})
     return texts

@@ -15,7 +15,7 @@ from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
 from ..io import hub_reachable
 from ..models.folder import sentence_class
-from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, in_shell, option, comma_list, text_as
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, in_shell, option, several, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
 def _without_labels(rows, score_col, models):
@@ -35,7 +35,7 @@ def _without_labels(rows, score_col, models):
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
-_GRID = Grid('svd,kfac+refit,neurons+kfac+refit', '0.5,0.25,0.1,0.05,0.02', '1,2,3')
+_GRID = Grid('svd,kronecker+refit,neurons+kronecker+refit', '0.5,0.25,0.1,0.05,0.02', '1,2,3')
 
 def _sweep_of(tasks, rows, score_col, fit, **settings):
     "Make a sweep over GLUE tasks, a file, or sentence encoders, not fine-tuned; without any, over the sample."
@@ -80,14 +80,14 @@ def _raise_failed(df, folder):
 # %% ../../nbs/commands/sweep.ipynb #30d1b9cc
 @command
 def sweep(
-    tasks:comma_list(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
-    models:comma_list(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
+    tasks:several(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
+    models:several(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
     grid:Grid=_GRID,
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
-    rows:Rows.exclude('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
-    fit:Fit.exclude('seed', 'bf16')=_FIT,
-    config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator', 'seed')=CompressConfig(),
-    latency:Latency.exclude('repeats')=Latency(),
+    rows:Rows.but('task', 'texts', data='Or a file of yours: csv, tsv, json, jsonl, parquet; txt has no labels')=_ROWS,
+    fit:Fit.but('seed', 'bf16')=_FIT,
+    goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
+    latency:Latency.but('repeats')=Latency(),
     runs:Runs=Runs(),
     demo:bool=False, # Shrink a pretrained BERT of 6 layers, from the extra 'demo', with settings of its own
     out:text_as('FOLDER')='rank_bert_sweep', # Folder to write: a new one, or that of an earlier sweep to resume
@@ -96,7 +96,7 @@ def sweep(
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
     Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
-    settings = dict(models=models, grid=grid, folder=out, fit=fit, config=config, latency=latency, runs=runs)
+    settings = dict(models=models, grid=grid, folder=out, fit=fit, goal=goal, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run: return _say_estimate(s)

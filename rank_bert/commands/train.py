@@ -19,7 +19,7 @@ from .rows import rows_learner, rows_of, rows_record
 from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_next,
                                       say_scores, shows_progress)
 from ..io import expanded
-from ..settings import ArgType, Count, Fit, Masking, Output, Rows, option, text_as
+from ..settings import Arg, Count, Fit, Masking, Output, Rows, option, text_as
 
 # %% ../../nbs/commands/train.ipynb #9076d737
 def fit_aloud(
@@ -61,11 +61,11 @@ def _line_a_minute(total, clock=time.monotonic):
 # %% ../../nbs/commands/train.ipynb #6579371c
 @command(pos=['task'])
 def finetune(
-    rows:Rows.exclude('texts', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
+    rows:Rows.but('texts', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
                   max_length='Longest input in tokens')=Rows(max_length=128),
     fit:Fit=Fit(),
     model:text_as('NAME|FOLDER')='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model
-    output:Output.exclude(out='Folder to write (default: runs/TASK, or runs/ and the name of your file)')=Output(),
+    output:Output.but(out='Folder to write (default: runs/TASK, or runs/ and the name of your file)')=Output(),
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task or on your own file, and save it with its results.
     Example: rank-bert-finetune sst2 --source sample --out tuned
@@ -112,7 +112,7 @@ def _check_rank(value, name):
     value = check_positive(value, name)
     return int(value) if value >= 1 and value == int(value) else value
 
-Rank = ArgType(float, _check_rank, 'RANK|FRACTION')
+Rank = Arg(float, _check_rank, 'RANK|FRACTION')
 
 # %% ../../nbs/commands/train.ipynb #a622568e
 @command
@@ -120,8 +120,8 @@ def pretrain(
     *files:str, # Text files, or folders with .txt files
     model:str='tiny', # Size (tiny, mini, small, medium, base, L-2_H-128), or the folder of a model to go on with
     masking:Masking,
-    rows:Rows.include('max_length')=Rows(max_length=128),
-    fit:Fit.include('bs', 'seed', 'bf16', lr='Largest learning rate')=Fit(lr=2e-3),
+    rows:Rows.only('max_length')=Rows(max_length=128),
+    fit:Fit.only('bs', 'seed', 'bf16', lr='Largest learning rate')=Fit(lr=2e-3),
     rank:Rank=None, # Low-rank from the start: rank of every linear layer, or the fraction of its weights
     steps:Count=None, # Batches to train on
     epochs:float=None, # Or passes over the text (default: 10)

@@ -27,7 +27,7 @@ def is_baseline(
 )->bool: # Is it a published decomposition, without refit?
     "Tell whether a recipe is a baseline."
     first = re.split('[+(]', recipe)[0]
-    return first in DECOMPOSITIONS and first != 'kfac' and '+refit' not in recipe
+    return first in DECOMPOSITIONS and first != 'kronecker' and '+refit' not in recipe
 
 # %% ../../nbs/compare/chart.ipynb #2a7bf372
 def series_styles(

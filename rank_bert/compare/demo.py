@@ -26,7 +26,7 @@ def demo_sweep(
     **kwargs, # Settings to change, as for `Sweep`
 )->Sweep:
     "Make a sweep on real weights."
-    settings = dict(models=str(demo_model()), recipes=('svd', 'kfac', 'kfac+refit'),
+    settings = dict(models=str(demo_model()), recipes=('svd', 'kronecker', 'kronecker+refit'),
                     budgets=(.5, .25, .1, .05), seeds=(1, 2, 3), source='sample', pretrained=True, epochs=2,
                     n_samples=256, latency_batch=8)
     return Sweep(folder=folder, **settings | kwargs)

@@ -19,7 +19,7 @@ from fastcore.basics import listify, patch
 from fastcore.meta import delegates
 from scipy.stats import spearmanr
 
-from ..checks import check_count, check_texts, short_repr
+from ..checks import check_count, check_texts, shown
 from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, is_empty, name_first, read_data,
                                    read_file, row_place, split_data, table_column)
 from ..ship.runtime import Predictor
@@ -64,7 +64,7 @@ def _with_texts(table, cols, score_col, split):
     if score_col:
         res = res.assign(**{score_col: pd.to_numeric(res[score_col], errors='coerce')})
         if odd := np.flatnonzero(~np.isfinite(res[score_col])).tolist():
-            where, value = row_place(res, split, score_col, odd[0]), short_repr(table.loc[res.index[odd[0]], score_col])
+            where, value = row_place(res, split, score_col, odd[0]), shown(table.loc[res.index[odd[0]], score_col])
             raise ValueError(f'{where} is {value}, not a number: leave those rows out')
     return res
 
@@ -146,7 +146,7 @@ def tuning_settings(self:EmbeddingSweep,
     res = dict(task=run.task, model=run.model, seed=run.seed, source=self.source, text_cols=self.cols,
                score_col=self.score_col, valid=self.asked, n_train=self.rows.n_train, n_valid=self.n_valid,
                files=settings_hash([folder_state(run.model), self.files]))
-    return res | dict(set_aside='half') if self.config.limit == 'max_changed' else res # which the guarantee is tested on
+    return res | dict(set_aside='half') if self.goal.limit == 'max_changed' else res # which the promise is tested on
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00033
 @patch

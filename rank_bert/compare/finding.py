@@ -38,7 +38,7 @@ def _best_lossless(small):
     if len(good): return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
 
 def _way(r, several):
-    "Describe the recipe of a row in words, with the allocator if there are `comma_list`."
+    "Describe the recipe of a row in words, with the allocator if there are `several`."
     return r.recipe.replace('+', ' + ') + (f', {r.allocator} ranks' if several else '')
 
 # %% ../../nbs/compare/finding.ipynb #28527937

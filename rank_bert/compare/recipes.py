@@ -14,7 +14,7 @@ from pathlib import Path
 from fastcore.basics import patch
 from .store import Store
 from ..models.encoder import encoder_of
-from ..settings import CompressConfig
+from ..settings import Goal
 from ..shrink.calibrate import Calibration
 from ..shrink.recipe import Job, Result, parse, run as run_recipe
 from ..shrink.search import search
@@ -25,7 +25,7 @@ class SweepJob(Job):
     def __init__(self,
         model, # The dense model; untouched
         data, # What to learn from: an `EncoderLearner` of this model, or texts
-        config:CompressConfig=CompressConfig(), # How to compress; runs have budget and allocator of their own
+        config:Goal=Goal(), # How to compress; runs have budget and allocator of their own
         lr:float=None, # Largest learning rate of parts that train, unless they have their own
         kept:Path=None, # File that keeps the calibration of the dense model; default: none
     ):

@@ -25,7 +25,7 @@ from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, hea
 from ..models.encoder import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
 from ..shrink.recipe import find_part, parse
-from ..shrink.guarantee import Guarantee, plot_guarantee
+from ..shrink.promise import Promise, plot_promise
 
 # %% ../../nbs/compare/report.ipynb #c2727f93
 _RESTART = 'start the sweep again with the same settings, which writes the table anew and repeats no finished run'
@@ -166,21 +166,21 @@ def methods_section(
     return (H.H2('Recipes'), H.Dl(*rows)) if rows else ()
 
 # %% ../../nbs/compare/report.ipynb #repprom2
-def guarantees_section(
+def promises_section(
     records:dict, # From `read_sweep`
     names:dict, # From `short_names`
-)->tuple: # Elements; none without a guarantee
-    "Draw the budgets that each search tried, with the guarantee and the choice."
-    made = [(r, Guarantee(**r['guarantee'])) for r in records.values() if r.get('guarantee')]
+)->tuple: # Elements; none without a promise
+    "Draw the budgets that each search tried, with the promise and the choice."
+    made = [(r, Promise(**r['promise'])) for r in records.values() if r.get('promise')]
     if not made: return ()
     def figure(r, p):
         title = (*_panel_title(r['task'], r['model'], names), f" · {r['recipe']}, {r['allocator']}, seed {r['seed']}")
         label = f"upper bound of changed answers by budget, {r['recipe']} of {r['model']} on {r['task']}"
-        return H.Figure(H.Figcaption(*title), svg_element(lambda ax: plot_guarantee(p, ax), label=label))
+        return H.Figure(H.Figcaption(*title), svg_element(lambda ax: plot_promise(p, ax), label=label))
     text = ('The texts set aside are the validation texts of the task, or for a sentence encoder half of those to learn '
-            'from. What is guaranteed is the red line, for texts like those, and not the bound of the choice, which was '
+            'from. What is promised is the red line, for texts like those, and not the bound of the choice, which was '
             'looked at because it is low.')
-    return H.H2('Guarantees'), H.P(text, cls='soft'), H.Div(*(figure(*o) for o in made), cls='plots')
+    return H.H2('Promises'), H.P(text, cls='soft'), H.Div(*(figure(*o) for o in made), cls='plots')
 
 # %% ../../nbs/compare/report.ipynb #b83c0e07
 _RANKS_NOTE = ('The number is the rank (mean over seeds), the shade its fraction of the full rank. An arrow marks a '
@@ -334,7 +334,7 @@ def report(
         lines = (H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found)
         answers = [H.Ul(*lines, cls='lead')] if len(found) > 1 else [H.P(found[0][1], cls='lead'), H.P(found[0][2])]
         scores = *scores_section(summary, names), *methods_section(df.recipe[df.recipe != 'dense'])
-        numbers = (guarantees_section(records, names), ranks_section(df, records, names),
+        numbers = (promises_section(records, names), ranks_section(df, records, names),
                    tables_section(df, summary, names))
         write_tables(folder, summary)
     done = df[df.status == 'done']

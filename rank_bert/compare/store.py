@@ -174,7 +174,7 @@ SCHEMA = dict(
     metrics=Field(_DICT), seconds=Field(_AMOUNT, write=duration_text), lr=Field(check_positive, optional=True, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
-    guarantee=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
+    promise=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
     architecture=Field(_DICT, optional=True, column=False),
     reused=Field(_LINES, optional=True, column=False), device=Field(check_text, column=False),
     threads=Field(check_count, column=False),

@@ -32,7 +32,7 @@ from ..models.encoder import linears
 from ..models.folder import encoder_folder, is_model_folder, weight_bytes
 from ..shrink.allocate import default_allocator
 from ..models.kinds import mean_divergence, predictions
-from ..shrink.decomposition import check_cost, flops_per_token
+from ..shrink.decomposed import check_cost, flops_per_token
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
 from ..shrink.recipe import check_recipe, parse
@@ -40,35 +40,35 @@ from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.scores import score
 from ..train.tracking import tracker
-from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, flatten
+from ..settings import Fit, Goal, Grid, Latency, Rows, Runs, flat
 
 # %% ../../nbs/compare/sweep.ipynb #c3554ec1
 class Sweep(Runner):
     "Compare tasks x models x recipes x budgets x seeds, and keep each finished run in a folder."
     _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
     _labels = True # are there rows with labels to train on?
-    @flatten
+    @flat
     def __init__(self,
         tasks:str|tuple=('sst2',), # GLUE tasks
         models:str|tuple=('prajjwal1/bert-tiny',), # Names on the hub, or folders
         grid:Grid=Grid(),
         folder:str|Path='rank_bert_sweep', # Where everything goes: a new or empty folder, or that of an earlier sweep
-        rows:Rows.include('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
-        fit:Fit.exclude('seed', 'bf16')=Fit(epochs=4),
-        config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator', 'seed')=CompressConfig(),
-        latency:Latency.exclude('repeats')=Latency(),
-        runs:Runs.exclude('dry_run')=Runs(),
+        rows:Rows.only('source', 'n_train', 'max_length', 'tokenizer')=Rows(max_length=128),
+        fit:Fit.but('seed', 'bf16')=Fit(epochs=4),
+        goal:Goal.but('budget', 'speedup', 'to', 'speed_at', 'allocator', 'seed')=Goal(),
+        latency:Latency.but('repeats')=Latency(),
+        runs:Runs.but('dry_run')=Runs(),
     ):
-        self.rows, self.fit, self.config, self.latency, self.runs, self.store = rows, fit, config, latency, runs, Store(folder)
+        self.rows, self.fit, self.goal, self.latency, self.runs, self.store = rows, fit, goal, latency, runs, Store(folder)
         self.folder = self.store.folder
         self.tasks, self.models = check_several(tasks, 'tasks', self._task_name), check_several(models, 'models', str)
         self.recipes = check_several(grid.recipes, 'recipes', lambda o: '+'.join(map(str, parse(o))))
         self.allocators = check_several(grid.allocators, 'allocators', lambda o: default_allocator(o) and o)
         self.budgets = check_several(grid.budgets, 'budgets', lambda o: float(check_fraction(o, 'budget')))
-        check_cost(config.cost)
-        limit = config if config.limit else replace(config, budget=self.budgets[0])
+        check_cost(goal.cost)
+        limit = goal if goal.limit else replace(goal, budget=self.budgets[0])
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
-            check_recipe(parts, limit if any(p.shrinks for p in parts) else CompressConfig(), texts=True, labels=self._labels)
+            check_recipe(parts, limit if any(p.shrinks for p in parts) else Goal(), texts=True, labels=self._labels)
         self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
         self._check_models()
@@ -91,7 +91,7 @@ def _check_models(self:Sweep):
 @patch
 def grid(self:Sweep)->list: # `Run`s
     "List all runs."
-    budgets, compressed = [1.] if self.config.limit else self.budgets, []
+    budgets, compressed = [1.] if self.goal.limit else self.budgets, []
     for m in self.recipes:
         parts, ways = parse(m), ['none']
         if part := next((p for p in parts if p.ranks), None):
@@ -129,11 +129,11 @@ def settings(self:Sweep,
 )->dict: # All that its numbers depend on
     "List the settings of a run."
     parts = [] if run.recipe == 'dense' else parse(run.recipe)
-    data = dict(n_calibration=self.config.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
+    data = dict(n_calibration=self.goal.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
     if parts and (own := own_files()): data['imported'] = [*own.values()]
     shrinks = any(p.shrinks for p in parts)
-    data |= {f.name: v for f in fields(CompressConfig) if shrinks and f.name != 'n_samples'
-        and (v := getattr(self.config, f.name)) != f.default}
+    data |= {f.name: v for f in fields(Goal) if shrinks and f.name != 'n_samples'
+        and (v := getattr(self.goal, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, recipe=run.recipe, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)
 
@@ -236,7 +236,7 @@ def _result(self:Sweep, run, job, about):
         res['architecture']['engine'] = [out.engine, out.precision]
     done = getattr(result and model, 'compression', None)
     if done and done.nats and parse(run.recipe)[-1].ranks: res['predicted'] = done.predicted # if nothing came after it
-    if p := done and done.guarantee: res |= dict(guarantee=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
+    if p := done and done.promise: res |= dict(promise=p.asdict(), changed=p.changed/p.texts, upper=p.upper)
     res['seconds'] = time.perf_counter() - start + (0 if result else about['seconds'])
     return dict(status='done', **run._asdict(), **res, device=str(next(model.parameters()).device),
                 threads=torch.get_num_threads(), versions=library_versions())
@@ -257,8 +257,8 @@ def start(self:Sweep,
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
     model, data, about = self._prepare(run, tick)
-    kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.config.n_samples}.safetensors'
-    job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
+    kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.goal.n_samples}.safetensors'
+    job = SweepJob(model, data, replace(self.goal, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)
 
 # %% ../../nbs/compare/sweep.ipynb #tim10002

@@ -71,7 +71,7 @@ def write_card(
         'factorised layers':len(ranks), 'ranks':f'{min(ranks)} to {max(ranks)}' if ranks else None,
         'weights':size(*(encoder_params(model, dense)['total'] for dense in (False, True))),
         'bytes':size(*map(sum, zip(*parts.values()))), **{f'bytes, {k}':size(*v) for k, v in parts.items()},
-        'guarantee':(record.get('guarantee') or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
+        'promise':(record.get('promise') or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None)
     lines = _CARD.format(kind=kind, auto=auto, rows=rows)
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],

@@ -87,7 +87,7 @@ class RankPlanQuantizer(HfQuantizer):
 LOCK = ('this model has factorised layers: `pip install git+https://github.com/rank-bert/rank_bert.git`, '
         'and `import rank_bert` before you load it')
 
-def refuse_without_rank_bert(
+def lock(
     config, # Of a transformers model
     folder, # `Path` of the folder that its `config.json` was written to
 ):

@@ -14,7 +14,7 @@ import torch, torch.nn as nn
 from scipy.linalg.lapack import dpotrf
 from ..models.batches import split_batch
 from ..models.encoder import linears
-from ..models.hooks import set_attr
+from ..models.hooks import held
 from ..checks import check_count
 
 # %% ../../nbs/lowrank/linalg.ipynb #c2a60ef1
@@ -127,7 +127,7 @@ class _FusedAttention:
 _FUSED = _FusedAttention()
 
 @contextmanager
-def bf16_matmul(
+def quick_products(
     model:nn.Module, # A transformers model, or any module that contains one
     texts:list, # Batches that it reads inside the block
 ):
@@ -138,6 +138,6 @@ def bf16_matmul(
     longest = max((split_batch(o)[0]['attention_mask'].shape[1] for o in texts), default=0)
     with ExitStack() as stack:
         if free and amx and device.type == 'cpu' and longest <= 512 and min(l.shape[1] for l in linears(model)) >= 256:
-            stack.enter_context(set_attr([matmul], 'fp32_precision', 'bf16'))
-            stack.enter_context(set_attr([_FUSED], 'on', False))
+            stack.enter_context(held([matmul], 'fp32_precision', 'bf16'))
+            stack.enter_context(held([_FUSED], 'on', False))
         yield

@@ -23,7 +23,7 @@ from ..checks import check_answers, check_count
 from ..data.facts import GLUE_TASKS
 from ..io import expanded
 from .answers import KINDS, head_kind
-from .hooks import set_attr
+from .hooks import held
 from .encoder import input_names
 from .folder import is_model_folder
 from rank_bert.models.opener import (cached_or_hub, check_loaded, get_tokenizer, load_checkpoint, load_config,
@@ -163,7 +163,7 @@ def evaluating(
     model:nn.Module, # In evaluation mode inside the block
 ):
     "Run a block in evaluation and inference mode, then restore the mode of every part."
-    with set_attr(model.modules(), 'training', False), torch.inference_mode():
+    with held(model.modules(), 'training', False), torch.inference_mode():
         yield model
         if model.training:
             raise RuntimeError('the model went into training mode while it predicted, such as by a fit in another '

@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/batches.html.md"""
 
 # %% auto #0
 __all__ = ['sentences', 'tokenizer_of', 'are_texts', 'positions_of', 'batches_of_texts', 'check_data', 'batches_from',
-           'buckets_for', 'TextTokens']
+           'packs_for', 'TextTokens']
 
 # %% ../../nbs/models/batches.ipynb #d5a6f483
 import math, warnings
@@ -16,7 +16,7 @@ from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn
 import torch.nn.functional as F
-from ..checks import check_count, check_name, check_texts, short_repr
+from ..checks import check_count, check_name, check_texts, shown
 from .embedder import sentence_encoder, text_inputs
 from .encoder import encoder_of, family_of, linears
 
@@ -51,7 +51,7 @@ def sentences(
     n_samples:int=None, # Sentences to read; all when None
 ): # Iterator of pairs: dict of tensors (length,), and label or None
     "Read sentences one by one, and no more batches than needed."
-    if not isinstance(batches, Iterable): raise TypeError(f"expected an iterable of batches, got {short_repr(batches)}")
+    if not isinstance(batches, Iterable): raise TypeError(f"expected an iterable of batches, got {shown(batches)}")
     pair = isinstance(batches, tuple) and len(batches) == 2 and isinstance(batches[0], Mapping)
     if isinstance(batches, Mapping) or pair and not isinstance(batches[1], (Mapping, tuple, list)):
         raise TypeError("expected an iterable of batches, got a single one: put it in a list, [batch]")
@@ -107,14 +107,14 @@ def check_data(
     "Raise `TypeError` or `ValueError` unless `data` may hold texts or batches."
     odd = next((text for kinds, text in _NO_DATA.items() if isinstance(data, kinds)), None)
     if hasattr(type(data), 'columns'): odd = "a frame: pass one of its columns, as in frame['text']"
-    if not isinstance(data, Iterable) or getattr(data, 'ndim', 1) == 0: odd = short_repr(data)
+    if not isinstance(data, Iterable) or getattr(data, 'ndim', 1) == 0: odd = shown(data)
     if odd: raise TypeError(f"expected a list of texts, or an iterable of batches, got {odd}")
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
     if not are_texts([_row(o) for o in first]): return data
     if isinstance(first[0], str): return check_texts(data, 'data')
     for i, o in enumerate(rows := [_row(o) for o in data]):
-        if not isinstance(o, tuple) or len(o) != 2: raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
+        if not isinstance(o, tuple) or len(o) != 2: raise TypeError(f'data[{i}] is {shown(o)}, not a pair of texts')
         check_texts(o, f'data[{i}]')
     return rows
 
@@ -181,7 +181,7 @@ def collate(
     return {k: torch.stack([fit(k, x[k]) for x in xs]) for k in xs[0]}, y
 
 # %% ../../nbs/models/batches.ipynb #32d1dbf1
-def buckets(
+def packs(
     rows, # `sentences`
     tokens:int=2048, # Most tokens in a pack, padding included; a longer sentence is a pack of its own
     window:int=1024, # Sentences to sort at a time
@@ -200,7 +200,7 @@ def buckets(
         yield collate(pack, pad, side)
 
 # %% ../../nbs/models/batches.ipynb #43547299
-def buckets_for(
+def packs_for(
     enc:nn.Module, # A transformers model
     batches, # Any iterable of batches
     n_samples:int=None, # Sentences to use; all when None
@@ -210,7 +210,7 @@ def buckets_for(
         token_type_ids=getattr(enc.config, 'type_vocab_size', None))
     known, most = {k: n for k, n in known.items() if n and (k, n) != ('token_type_ids', 1)}, positions_of(enc)
     pad = getattr(enc.config, 'pad_token_id', None) or 0
-    for x, y in buckets(sentences(batches, n_samples), pad=pad, side=family_of(enc).padding_side):
+    for x, y in packs(sentences(batches, n_samples), pad=pad, side=family_of(enc).padding_side):
         for k in [k for k in known if k in x]:
             low, high = (o.item() for o in x[k].aminmax())
             if x[k].is_floating_point() or not 0 <= low <= high < known[k]:

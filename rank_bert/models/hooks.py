@@ -16,7 +16,7 @@ import torch, torch.nn as nn
 _holders, _changing = {}, Lock() # (id of an object, attribute) -> [blocks that hold it, value before them]
 
 @contextmanager
-def set_attr(
+def held(
     objects, # Modules, or parameters
     name:str, # Attribute, such as 'training'
     value, # What it is inside the block
@@ -44,7 +44,7 @@ def frozen(
     "Run a block in evaluation mode without gradients of weights, and restore the model after it."
     if any(p.is_inference() for p in model.parameters()):
         raise ValueError("the model was made in torch.inference_mode, where no gradient can reach it: make it outside")
-    with set_attr(model.modules(), 'training', False), set_attr(model.parameters(), 'requires_grad', False):
+    with held(model.modules(), 'training', False), held(model.parameters(), 'requires_grad', False):
         with torch.inference_mode(False), torch.set_grad_enabled(grad): yield
 
 # %% ../../nbs/models/hooks.ipynb #0hook002

@@ -11,7 +11,7 @@ __all__ = ['embeds', 'check_head', 'prediction_of', 'loss_increase']
 from contextlib import ExitStack
 from torch import nn
 from .answers import KINDS, head_kind
-from .batches import buckets_for
+from .batches import packs_for
 from .embedder import embed, run_encoder, sentence_encoder
 from .encoder import encoder_of
 from .hooks import frozen
@@ -56,7 +56,7 @@ def predictions(
 ):
     "Yield, a pack at a time, the predictions of every model, their kind and the mask of the tokens."
     enc = encoder_of(models[0])
-    for x, _ in buckets_for(enc, batches, n_samples):
+    for x, _ in packs_for(enc, batches, n_samples):
         mask = x['attention_mask'].to(next(enc.parameters()).device)
         with ExitStack() as stack:
             for m in models: stack.enter_context(frozen(m))

@@ -16,7 +16,7 @@ import numpy as np, pandas as pd, torch, torch.nn as nn
 import matplotlib.pyplot as plt
 from fastcore.basics import patch
 from ..checks import check_fraction, check_name, check_positive, check_several
-from ..models.hooks import set_attr
+from ..models.hooks import held
 from ..models.encoder import linears
 from ..lowrank.linalg import gram_singular_values, product_singular_values, to_float64
 from ..lowrank.layers import break_even, check_finite
@@ -276,7 +276,7 @@ def acting_weight(
     "Read the matrix that a linear layer acts with off its outputs."
     like = next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
-    with set_attr(module.modules(), 'training', False): return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
+    with held(module.modules(), 'training', False): return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
 
 # %% ../../nbs/see/metrics.ipynb #e89e0e9a
 def finite_weights(

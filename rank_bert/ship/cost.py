@@ -22,7 +22,7 @@ from .onnx import TextGraph, to_onnx
 from .runtime import ENGINES
 from ..io import needs_extra
 from ..models.encoder import linears
-from ..shrink.decomposition import MEASURES
+from ..shrink.decomposed import MEASURES
 from ..shrink.latency import LatencyTable, measure_latency
 
 # %% ../../nbs/ship/cost.ipynb #dc000007

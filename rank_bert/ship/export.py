@@ -35,8 +35,8 @@ from ..models.hooks import frozen
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
-from ..shrink.guarantee import Guarantee, Tried, changed_answers
-from ..settings import CompressConfig, flatten
+from ..shrink.promise import Promise, Tried, changed_answers
+from ..settings import Goal, flat
 
 # %% ../../nbs/ship/export.ipynb #de000006
 PACKAGES = dict(onnx='onnxruntime', openvino='openvino')
@@ -258,31 +258,31 @@ def outputs_of(
     return np.array([found[i] for i in range(len(rows))]), kind
 
 # %% ../../nbs/ship/export.ipynb #4e58a721
-def check_guarantee(
+def check_promise(
     dense, # As for `outputs_of`: the model whose answers are the truth
     folders:dict, # Name -> exported folder
     texts, # Texts that no model was trained on or fitted to
-    config:CompressConfig, # With `max_changed`, `confidence` and `tolerance`
-)->dict: # Name -> `Guarantee`, of those that keep it
-    "Test a guarantee on exported folders, all of them at once."
+    goal:Goal, # With `max_changed`, `confidence` and `tolerance`
+)->dict: # Name -> `Promise`, of those that keep it
+    "Test a promise on exported folders, all of them at once."
     before, kind = outputs_of(dense, texts)
     if kind == 'single_label_classification' and before.shape[1] == 1:
-        raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    each, found = 1 - (1 - config.confidence)/len(folders), {}
-    check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
+        raise ValueError("the model has one class, so its answer never changes: there is nothing to promise")
+    each, found = 1 - (1 - goal.confidence)/len(folders), {}
+    check_enough(len(changed_answers(before, before, kind, goal.tolerance)), goal.max_changed, each)
     for k, f in folders.items():
-        losses = changed_answers(before, outputs_of(f, texts)[0], kind, config.tolerance)
+        losses = changed_answers(before, outputs_of(f, texts)[0], kind, goal.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
-        found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind, config.tolerance)
-    kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
+        found[k] = Promise(goal.max_changed, goal.confidence, None, len(losses), *tried[1:], [tried], kind, goal.tolerance)
+    kept = {k: p for k, p in found.items() if p.upper <= goal.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)
-    raise ValueError(f"no export keeps the guarantee of at most {100*config.max_changed:.3g} %: {' '.join(k)} changed "
+    raise ValueError(f"no export keeps the promise of at most {100*goal.max_changed:.3g} %: {' '.join(k)} changed "
         f"{p.changed:,} of {p.texts:,} answers, so that up to {100*p.upper:.3g} % may change. Allow more, take a higher "
         "precision or a larger model, or pass more texts")
 
 # %% ../../nbs/ship/export.ipynb #de000028
-@flatten
+@flat
 def export(
     model, # Model, module or learner that contains one, `SentenceTransformer`, or folder of any of them
     tokenizer=None, # Its fast tokenizer; default: that of the learner, `SentenceTransformer` or folder
@@ -295,8 +295,8 @@ def export(
     bs:int=1, # Texts in the batch that 'auto' times
     length:int=32, # Tokens of each of them
     max_divergence:float=.01, # Largest mean divergence from PyTorch that 'auto' accepts, with one label in 100 changed
-    config:CompressConfig.include('max_changed', 'confidence', 'tolerance')=CompressConfig(), # A guarantee, tested on `texts`; default: none
-    dense=None, # Model, learner or folder that the guarantee compares with; default: the model that is exported
+    goal:Goal.only('max_changed', 'confidence', 'tolerance')=Goal(), # A promise, tested on `texts`; default: none
+    dense=None, # Model, learner or folder that the promise compares with; default: the model that is exported
     overwrite:bool=False, # Replace what is in the folder?
     processor:str=None, # Where it will run: 'cpu-avx2', 'cpu-vnni' or 'cpu-bf16'; default: here
 )->Predictor: # Of the new folder
@@ -315,7 +315,7 @@ def export(
                          f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
-    if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
+    if goal.max_changed and texts is None: raise ValueError('a promise needs texts set aside: pass them as texts')
     dense_model, more, best = source.model, {}, candidates[0]
     if vocabulary == 'seen':
         if not texts:
@@ -330,15 +330,15 @@ def export(
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
         folders = {k: Path(d)/'-'.join(k) for k in candidates}
         settings = {k: _write_export(source, dense_model, graph, traced, f, *k, processor) for k, f in folders.items()}
-        kept = check_guarantee(truth, folders, aside, config) if config.max_changed else folders
+        kept = check_promise(truth, folders, aside, goal) if goal.max_changed else folders
         if len(candidates) > 1:
             table = compare_engines(folders, graph, texts, bs, length)
             print(table.round(4).to_string(index=False))
             rows = table[[k in kept or k[0] == 'pytorch' for k in zip(table.engine, table.precision)]]
-            best = fastest(rows, max_divergence, 1. if config.max_changed else .01)
+            best = fastest(rows, max_divergence, 1. if goal.max_changed else .01)
             about = dict(bs=bs, length=length, threads=torch.get_num_threads())
             more = dict(measured=about | dict(rows=table.to_dict('records')))
-        if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=str(dense)*isinstance(dense, (str, Path)))
+        if goal.max_changed: more |= dict(promise=kept[best].asdict(), dense=str(dense)*isinstance(dense, (str, Path)))
         with new_folder(out, overwrite, checked=True) as tmp:
             shutil.copytree(folders[best], tmp, dirs_exist_ok=True)
             _seal(tmp, settings[best] | more)

@@ -41,7 +41,7 @@ def export_card(
     facts = dict(engine=m['engine'], precision=m['precision'], kind=m['kind'].replace('_', ' '),
                  labels=', '.join(m['labels']), **{'longest text': f"{m['max_length']} tokens"})
     facts |= {f'bytes, {k}': f'{a:,} (dense, float32: {b:,})' for k, (a, b) in m['bytes'].items()}
-    if m.get('guarantee'): facts['guarantee'] = m['guarantee']['says']
+    if m.get('promise'): facts['promise'] = m['promise']['says']
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v)
     use = _USE.format(**m, method=method)
     return f'---\n{data.to_yaml()}\n---\n\n# Exported by rank_bert\n\n| | |\n| --- | --- |\n{rows}\n{use}'

@@ -15,7 +15,7 @@ from ..checks import check_positive
 from ..models.encoder import encoder_of
 from ..models.embedder import embed, is_a, sentence_encoder
 from ..models.hooks import frozen, hooked
-from ..models.batches import buckets_for
+from ..models.batches import packs_for
 
 # %% ../../nbs/shrink/align.ipynb #16e28ed9
 def ridge_map(
@@ -79,7 +79,7 @@ def aligned(
     known=None, # What `unmapped` gives for both models and `batches`
 )->nn.Module: # A new model, with one module more
     "Map the embeddings of a smaller sentence encoder toward the dense model's."
-    both = lambda batches: [unmapped(m, (x for x, _ in buckets_for(encoder_of(m), batches))) for m in (dense, small)]
+    both = lambda batches: [unmapped(m, (x for x, _ in packs_for(encoder_of(m), batches))) for m in (dense, small)]
     (w, z), (b, a) = known or both(batches), both(held)
     wanted = F.normalize(w, dim=-1)*z.norm(dim=-1).mean()
     fits = [ridge_map(z, wanted, r) for r in ridges]

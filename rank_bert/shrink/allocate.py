@@ -158,7 +158,7 @@ def default_allocator(
     narrows:bool=False, # Do heads or neurons share the budget?
 )->str: # Name in `ALLOCATORS`
     "Resolve the allocator 'default'."
-    best = 'optimal' if narrows or method in (None, 'kfac') else 'uniform'
+    best = 'optimal' if narrows or method in (None, 'kronecker') else 'uniform'
     if how == 'default': return best
     check_name(how, 'allocator', ['default', *ALLOCATORS.names()])
     if narrows and how != 'optimal':

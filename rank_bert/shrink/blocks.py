@@ -44,7 +44,7 @@ def blocks_of(
     return [Block(n, stages) for n, stages in blocks.items()]
 
 # %% ../../nbs/shrink/blocks.ipynb #0refit21
-class BlockCall:
+class Call:
     "Arguments of one call of a block, to repeat it with other hidden states."
     def __init__(self, args, kwargs):
         self.args, self.kwargs = list(args), dict(kwargs)
@@ -76,17 +76,17 @@ def skipping(
         for m in outs: del m.forward
 
 # %% ../../nbs/shrink/blocks.ipynb #0refit22
-class StopForward(Exception): "Ends a forward pass where you have seen enough."
+class Enough(Exception): "Ends a forward pass where you have seen enough."
 
 @patch(cls_method=True)
-def record(cls:BlockCall, enc, names, x):
+def record(cls:Call, enc, names, x):
     "Run one pack up to the last of the blocks `names`, of which only the first computes; list a call of each."
     calls, (first, *others) = [], map(enc.get_submodule, names)
     outs = dict.fromkeys(others)
     def see(args, kwargs):
         calls.append(cls(args, kwargs))
-        if len(calls) == len(names): raise StopForward
+        if len(calls) == len(names): raise Enough
     keep = lambda args, kwargs, out: outs.update(dict.fromkeys(others, out))
     with hooked([(m, see) for m in (first, *others)], before=True), hooked([(first, keep)]), skipping(outs):
         try: run_encoder(enc, x)
-        except StopForward: return calls
+        except Enough: return calls

@@ -25,10 +25,10 @@ def clopper_pearson(
 # %% ../../nbs/shrink/bounds.ipynb #prom0014
 def least_texts(
     max_changed:float, # Share of answers that may change, in (0, 1)
-    confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
+    confidence:float=.95, # Probability with which the promise is kept, in (0, 1)
     changed:int=0, # Texts among them whose answer changes
 )->int: # Texts to set aside
-    "Compute how many texts a guarantee needs."
+    "Compute how many texts a promise needs."
     check_fraction(max_changed, 'max_changed', one=False)
     check_fraction(confidence, 'confidence', one=False)
     low, high = check_count(changed, 'changed', 0), changed + 1
@@ -41,22 +41,22 @@ def least_texts(
 def check_enough(
     n:int, # Answers to compare, one a text set aside
     max_changed:float, # Share of answers that may change, in (0, 1)
-    confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
+    confidence:float=.95, # Probability with which the promise is kept, in (0, 1)
 ):
-    "Raise `ValueError` if there are too few texts for a guarantee, even if no answer changes."
+    "Raise `ValueError` if there are too few texts for a promise, even if no answer changes."
     if n >= (need := least_texts(max_changed, confidence)): return
-    raise ValueError(f"to guarantee at most {100*max_changed:.3g} % with {100*confidence:.4g} % confidence takes "
+    raise ValueError(f"to promise at most {100*max_changed:.3g} % with {100*confidence:.4g} % confidence takes "
         f"{need:,} answers on texts set aside, even if none of them changes, and there are {n:,}: set more texts "
         "aside, or allow more changes")
 
 # %% ../../nbs/shrink/bounds.ipynb #prom0025
 def _log_capital(losses, confidence):
     "Play the losses in random order; return them, the stakes, and log(1/(1 - confidence))."
-    x, config = np.random.default_rng(0).permutation(np.asarray(losses, float)), -np.log1p(-confidence)
+    x, goal = np.random.default_rng(0).permutation(np.asarray(losses, float)), -np.log1p(-confidence)
     t = np.arange(1, len(x) + 1)
     mean = (.5 + x.cumsum())/(1 + t)
     variance = (.25 + ((x - mean)**2).cumsum())/(1 + t)
-    return x, np.minimum(1, np.sqrt(2*config/len(x)/np.append(.25, variance[:-1]))), config
+    return x, np.minimum(1, np.sqrt(2*goal/len(x)/np.append(.25, variance[:-1]))), goal
 
 # %% ../../nbs/shrink/bounds.ipynb #prom0031
 def upper_bound(
@@ -68,6 +68,6 @@ def upper_bound(
     if x.ndim != 1 or not len(x) or not ((0 <= x) & (x <= 1)).all():
         raise ValueError(f"losses must be numbers from 0 to 1, one a text, got {losses!r:.60}")
     if np.isin(x, (0, 1)).all(): return float(clopper_pearson(x.sum(), len(x), confidence))
-    x, stakes, config = _log_capital(x, confidence)
-    misses = lambda m: config - np.log1p(stakes*(m - x)).cumsum().max()
+    x, stakes, goal = _log_capital(x, confidence)
+    misses = lambda m: goal - np.log1p(stakes*(m - x)).cumsum().max()
     return 1. if misses(1.) >= 0 else float(optimize.brentq(misses, max(x.min(), 1e-9), 1., xtol=1e-9))

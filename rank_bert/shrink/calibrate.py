@@ -16,13 +16,13 @@ from fastcore.basics import patch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from tqdm.auto import tqdm
-from ..checks import check_count, check_each, check_fields, check_name, check_text, short_repr
+from ..checks import check_count, check_each, check_fields, check_name, check_text, shown
 from ..io import digest, new_file
 from ..models.encoder import encoder_of, family_of, linears, open_linears
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
 from ..see.metrics import finite_weights
-from ..models.batches import TextTokens, batches_from, buckets_for
+from ..models.batches import TextTokens, batches_from, packs_for
 from ..models.embedder import run_encoder
 from ..models.hooks import frozen, hooked
 from rank_bert.shrink.statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
@@ -147,7 +147,7 @@ def calibrate(
     bar = tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
         c = _Collector(model, want, fisher, seed)
-        for x, y in buckets_for(c.enc, batches, n_samples):
+        for x, y in packs_for(c.enc, batches, n_samples):
             c.add(x, y)
             bar.update(len(x['input_ids']))
     if not c.samples: raise ValueError("no sentence to calibrate on: the batches are empty")
@@ -245,6 +245,6 @@ def check_calibration(
 )->Calibration: # `value`
     "Raise `ValueError` unless `value` is a `Calibration` of `model`."
     if not isinstance(value, Calibration):
-        raise ValueError(f"a calibration is what calibrate(model, batches) returns, got {short_repr(value)}")
+        raise ValueError(f"a calibration is what calibrate(model, batches) returns, got {shown(value)}")
     value.check(model)
     return value

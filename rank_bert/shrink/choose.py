@@ -17,8 +17,8 @@ from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
 from .decompose import DECOMPOSITIONS
-from .decomposition import CompressionRecord, Decomposition, cost_for, smallest_plan
-from .prune import pruned, pruning_choices, prunables
+from .decomposed import Compression, Decomposed, cost_for, smallest_plan
+from .offers import narrowed, narrowing_choices, narrowings
 from .refit import refit as refit_to
 
 # %% ../../nbs/shrink/choose.ipynb #24com002
@@ -28,7 +28,7 @@ def _within(choices, config, total, kinds):
     if config.budget is not None:
         if config.budget*total*(1 + 1e-12) < costs[0]:
             raise BudgetError(f"{'+'.join(kinds)} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a "
-                f"budget of {config.budget:.4g}: raise the budget, or choose ranks too, as in '{'+'.join(kinds)}+kfac'")
+                f"budget of {config.budget:.4g}: raise the budget, or choose ranks too, as in '{'+'.join(kinds)}+kronecker'")
         return optimal(choices, config.budget*total*(1 + 2e-12))[0]
     lost = lambda picks: .5*sum(c.errors[i] for c, i in zip(choices, picks))
     best = optimal(choices, costs[1]*(1 + 2e-12))[0]
@@ -48,8 +48,8 @@ def _narrow(step, kinds, method, steps, price, fixed):
     config, stats, shapes = step.config, step.calibration(), shapes_of(step.model)
     each = config.multiple_of, bool(method)
     def offers():
-        parts = prunables(step.model, stats, kinds, steps, fixed)
-        return parts, [pruning_choices(o, stats, price, *each) for o in parts]
+        parts = narrowings(step.model, stats, kinds, steps, fixed)
+        return parts, [narrowing_choices(o, stats, price, *each) for o in parts]
     parts, choices = step.cached('offers', (kinds, steps, str(fixed), config.cost, *each), offers) # the same for all budgets
     rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
     if method:
@@ -61,13 +61,13 @@ def _narrow(step, kinds, method, steps, price, fixed):
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
     if all(len(level.keep) == o.outer.shape[1] for o, level in picks): return step.model, stats, 0.
-    return *pruned(step.model, stats, picks), spent
+    return *narrowed(step.model, stats, picks), spent
 
 def _decomposed(step, method):
     "Decompose the model of a step, once for all budgets."
     stats = step.calibration() if DECOMPOSITIONS.find(method).needs else None
     return step.cached('decomposition', method,
-        lambda: Decomposition(step.model, method, stats, progress=step.job.progress, seed=step.config.seed))
+        lambda: Decomposed(step.model, method, stats, progress=step.job.progress, seed=step.config.seed))
 
 # %% ../../nbs/shrink/choose.ipynb #24com004
 NARROWS = 'heads', 'neurons' # the rest of what may be chosen are decompositions
@@ -78,7 +78,7 @@ def choose(
     cost:str=None, # What the budget counts, where it is not as the settings say
     multiple_of:int=None, # Choose ranks that are multiples of this, where it is not as the settings say
     levels:int=None, # Numbers of neurons to choose from, for each layer; default: 12 with ranks, else 48
-)->object: # `Result` with the smaller model, and its `CompressionRecord`
+)->object: # `Result` with the smaller model, and its `Compression`
     "Choose ranks, neurons and heads under one limit, and leave out the rest."
     start, config, job = time.time(), step.config, step.job
     kinds, method = [k for k in chooses if k in NARROWS], next((k for k in chooses if k not in NARROWS), None)
@@ -94,15 +94,15 @@ def choose(
         d = _decomposed(step, method)
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
-            d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
+            d = Decomposed(thin, method, stats, progress=False, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is None: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
         else: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         new = d.truncate(plan, warn=False)
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
-        new = thin if thin is not step.model else pruned(thin, stats, [])[0]
-        new.compression = CompressionRecord(plan, encoder_params(new))
+        new = thin if thin is not step.model else narrowed(thin, stats, [])[0]
+        new.compression = Compression(plan, encoder_params(new))
     done, left = new.compression, dense_size(thin)/dense_size(job.dense)
     new.compression = replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
         budget=config.budget or done.plan.kept*left, neurons=neurons_of(new) or None, heads=heads_of(new) or None,

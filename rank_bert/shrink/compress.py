@@ -11,10 +11,10 @@ __all__ = ['SEARCHES', 'compress']
 import torch, torch.nn as nn
 from fastcore.meta import delegates
 from ..models.encoder import feed_forwards
-from ..settings import CompressConfig
+from ..settings import Goal
 from .calibrate import Calibration
-from .decomposition import Decomposition
-from .prune import NEURON_STATISTICS
+from .decomposed import Decomposed
+from .offers import NEURON_STATISTICS
 from .recipe import Job, parse, run
 from .search import search
 from .speed import engine_of, speed_search
@@ -22,34 +22,34 @@ from .speed import engine_of, speed_search
 # %% ../../nbs/shrink/compress.ipynb #24com009
 def default_recipe(
     job:Job, # With model and data
-    config:CompressConfig, # Limit, and how to keep it
+    config:Goal, # Limit, and how to keep it
 )->str:
     "Choose the best recipe that a model, what it learns from, and settings bear."
     data, parts = job.data, feed_forwards(job.dense)
-    if isinstance(data, Decomposition): return data.method
+    if isinstance(data, Decomposed): return data.method
     texts, whole = data is not None and not job.ready, False
     if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
     dense = parts and all(type(l.module) is nn.Linear for f in parts for l in f)
     narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
     narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
-    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*texts
+    return 'neurons+'*bool(narrows) + 'kronecker' + '+refit'*texts
 
 # %% ../../nbs/shrink/compress.ipynb #b0d8abcd
 SEARCHES = dict(max_changed=search, speedup=speed_search) # for other limits, one run
 
 @torch.inference_mode(False)
-@delegates(CompressConfig)
+@delegates(Goal)
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # Texts or batches to learn from, a learner, or a `Calibration` or `Decomposition` of this model
-    recipe:str=None, # Parts joined by '+'; default: the best that model and data bear, 'neurons+kfac+refit' with texts
+    data=None, # Texts or batches to learn from, a learner, or a `Calibration` or `Decomposed` of this model
+    recipe:str=None, # Parts joined by '+'; default: the best that model and data bear, 'neurons+kronecker+refit' with texts
     progress:bool=True, # Show progress bars?
     **kwargs # The limit, and how to keep it
-)->nn.Module: # A smaller model, with a `CompressionRecord` as its `.compression`
+)->nn.Module: # A smaller model, with a `Compression` as its `.compression`
     "Shrink an encoder by a recipe."
-    config = CompressConfig(budget, **kwargs)
-    if config.speedup: engine_of(config.speed_engine)
+    config = Goal(budget, **kwargs)
+    if config.speedup: engine_of(config.to)
     job = Job(model, data, config, progress)
     parts = parse(default_recipe(job, config) if recipe is None else recipe)
     wants = [p.statistics for p in parts if p.needs]
@@ -58,4 +58,4 @@ def compress(
     return SEARCHES.get(config.limit, run)(job, parts, config).model
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01
-compress.__delwrap__ = CompressConfig # its comments say what the settings mean, and its `__init__` has no source
+compress.__delwrap__ = Goal # its comments say what the settings mean, and its `__init__` has no source

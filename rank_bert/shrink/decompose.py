@@ -62,8 +62,8 @@ def whitened(w, stats):
     return two_sided_factors(w, None, stats['covariance'])
 
 # %% ../../nbs/shrink/decompose.ipynb #2731945a
-@decomposition('kfac', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
-def kfac(w, stats):
+@decomposition('kronecker', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
+def kronecker(w, stats):
     "Decompose `w` for the least increase of the loss."
     return two_sided_factors(w, Statistics(stats).output_fisher(), stats['weighted_covariance'])
 

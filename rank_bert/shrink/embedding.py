@@ -13,7 +13,7 @@ import torch, torch.nn as nn
 from ..checks import check_fraction
 from ..models.encoder import encoder_of
 from .calibrate import Calibration, calibrate, fingerprint
-from .decomposition import record_of
+from .decomposed import record_of
 from ..models.sizes import encoder_params
 from ..lowrank.layers import LowRankEmbedding, break_even, replace_layers
 from ..lowrank.linalg import damped_root, gram_svd
@@ -39,10 +39,10 @@ def truncate_embedding(
 def compress_embedding(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     fraction:float, # Fraction of the weights of the word embedding to keep, in (0, 1]
-    data=None, # Batches, or a `Calibration` or `Decomposition` of this model or of the one it was compressed from
+    data=None, # Batches, or a `Calibration` or `Decomposed` of this model or of the one it was compressed from
     n_samples:int=1024, # Sentences to use of batches
     progress:bool=True, # Show a progress bar?
-)->nn.Module: # A new model, with a `CompressionRecord` as its `.compression`
+)->nn.Module: # A new model, with a `Compression` as its `.compression`
     "Factorise the word embedding of an encoder."
     start, enc = time.time(), encoder_of(model)
     check_fraction(fraction, 'fraction')

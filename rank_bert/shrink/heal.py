@@ -19,7 +19,7 @@ from ..models.encoder import encoder_of, family_of, open_linears
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
 from ..models.kinds import KINDS, embeds, loss_increase, prediction_of
-from ..models.batches import batches_from, buckets, sentences
+from ..models.batches import batches_from, packs, sentences
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -36,7 +36,7 @@ class Healing:
         enc = encoder_of(small)
         pad, side = getattr(enc.config, 'pad_token_id', None) or 0, family_of(enc).padding_side
         self.packing = dict(tokens=2**40, pad=pad, side=side)
-        x, _ = next(buckets(self.rows[:1], **self.packing))
+        x, _ = next(packs(self.rows[:1], **self.packing))
         def on_the_way(m): # blocks at a third and at two thirds
             with open_linears(m), torch.no_grad(): names = [b.name for b in blocks_of(m, x)]
             n = len(names)
@@ -53,7 +53,7 @@ class Healing:
 @patch
 def see(self:Healing, model, rows):
     "Run a model on texts; return predictions, their kind, hidden states (tokens, layers, width), numbers and lengths."
-    (x, y), = buckets([self.rows[i] for i in rows], **self.packing)
+    (x, y), = packs([self.rows[i] for i in rows], **self.packing)
     enc, seen, mask, is_embedder = encoder_of(model), [], x['attention_mask'].bool(), embeds(model)
     keep = lambda args, kwargs, out: seen.append(out if torch.is_tensor(out) else out[0])
     ends = [] if is_embedder else [enc.base_model]

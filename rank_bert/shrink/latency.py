@@ -20,7 +20,7 @@ class LatencyTable:
     "Seconds that a layer of a shape takes, dense or at a rank."
     def __init__(self,
         times:dict, # (out, in) -> {rank or None: seconds}
-        name:str='latency', # What a `CompressionRecord` records as its cost
+        name:str='latency', # What a `Compression` records as its cost
         measure=None, # Function of a list of shapes that returns another table, for shapes that are not in `times`
         whole=None, # Function of (model, texts, tokens) that returns a function that runs a whole model there
         step:int=1, # Ranks of layers with 256 features or more on both sides are multiples of this

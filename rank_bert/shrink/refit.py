@@ -20,10 +20,10 @@ from ..models.embedder import run_encoder, sentence_encoder
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
 from ..models.kinds import KINDS, check_head, embeds, predictions
-from ..models.batches import TextTokens, batches_from, buckets_for, sentences, warn_few
+from ..models.batches import TextTokens, batches_from, packs_for, sentences, warn_few
 from ..models.hooks import frozen, hooked
-from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
-from .blocks import BlockCall, StopForward, blocks_of, skipping
+from ..lowrank.linalg import all_finite, damped_root, quick_products, to_float64, truncated_svd
+from .blocks import Call, Enough, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from ..lowrank.layers import LowRankLinear, refuse_adapters
 from ..see.metrics import finite_weights
@@ -74,7 +74,7 @@ class PairedMoments(Moments):
         return (mx, my, xx, yx) if centred else (mx, my, xx.addr_(mx, mx), yx.addr_(my, mx))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit25
-class LayerwiseRefit:
+class Walk:
     "A dense and a compressed encoder side by side, a block at a time."
     def __init__(self, dense, small, packs, before=None):
         self.dense, self.small, self.packs = encoder_of(dense), encoder_of(small), packs
@@ -83,8 +83,8 @@ class LayerwiseRefit:
         *self.layers, self.before = ({l.name: l for l in linears(m)} for m in (dense, small, before))
         self.keeps = [TextTokens(x['attention_mask'].to(self.device), family_of(small).batch_first) for x in packs]
         names = [b.name for b in self.blocks]
-        calls = [BlockCall.record(self.small, names, x) for x in packs]
-        self.outs_dense = [BlockCall.record(self.dense, names[:1], x)[0].hidden for x in packs]
+        calls = [Call.record(self.small, names, x) for x in packs]
+        self.outs_dense = [Call.record(self.dense, names[:1], x)[0].hidden for x in packs]
         self.outs_small = [c[0].hidden for c in calls]
         self.calls = dict(zip(names, zip(*calls)))
         self.known = [{} for _ in packs] # what modules of the block returned that need not compute again
@@ -92,13 +92,13 @@ class LayerwiseRefit:
 
 # %% ../../nbs/shrink/refit.ipynb #0refit26
 @patch
-def reads_outputs(self:LayerwiseRefit, stage):
+def reads_outputs(self:Walk, stage):
     "Decide whether to keep the dense model's outputs of a stage rather than its inputs."
     (m, n), now = (o[stage.layers[0]].shape for o in (self.layers[0], self.before))
     return len(stage.layers) == 1 and m < n or now[1] < n
 
 @patch
-def see_dense(self:LayerwiseRefit, block):
+def see_dense(self:Walk, block):
     "Run a block of the dense model; return the inputs or outputs of every stage, for each pack and use."
     module, seen = self.dense.get_submodule(block.name), []
     for p, keep in enumerate(self.keeps):
@@ -111,7 +111,7 @@ def see_dense(self:LayerwiseRefit, block):
 
 # %% ../../nbs/shrink/refit.ipynb #fit00001
 @patch
-def finished(self:LayerwiseRefit, block, i):
+def finished(self:Walk, block, i):
     "List the largest modules of a block whose linear layers all belong to the stages before `i`."
     if any(s.uses > 1 for s in block.stages): return []
     stage = {self.layers[1][n].module: k for k, s in enumerate(block.stages) for n in s.layers}
@@ -123,24 +123,24 @@ def finished(self:LayerwiseRefit, block, i):
 
 # %% ../../nbs/shrink/refit.ipynb #0refit27
 @patch
-def see_small(self:LayerwiseRefit, block, i, p):
+def see_small(self:Walk, block, i, p):
     "Run a block of the compressed model up to its stage `i`; return the stage's inputs, one a use."
-    xs, new, stage, wide = [], {}, block.stages[i], BlockCall.hidden_in(self.outs_small[p]).numel()
+    xs, new, stage, wide = [], {}, block.stages[i], Call.hidden_in(self.outs_small[p]).numel()
     def see(args, kwargs):
         xs.append(self.keeps[p].flat(args[0]))
-        if len(xs) == stage.uses: raise StopForward
+        if len(xs) == stage.uses: raise Enough
     def keep(m, out):
-        if (hidden := BlockCall.hidden_in(out, None)) is not None and hidden.numel() <= wide: new[m] = out
+        if (hidden := Call.hidden_in(out, None)) is not None and hidden.numel() <= wide: new[m] = out
     first, done = self.layers[1][stage.layers[0]].module, self.finished(block, i)
     watch = hooked([(m, lambda args, kwargs, out, m=m: keep(m, out)) for m in done])
     with skipping(self.known[p]), watch, hooked([(first, see)], before=True):
         try: self.calls[block.name][p](self.small.get_submodule(block.name), self.outs_small[p])
-        except StopForward: pass
+        except Enough: pass
     self.known[p] = new
     return xs
 
 @patch
-def moments_at(self:LayerwiseRefit, block, i, seen):
+def moments_at(self:Walk, block, i, seen):
     "Sum up the moments of a stage, from the compressed model's inputs and what `see_dense` returned."
     moments = None
     for p, got in enumerate(seen):
@@ -152,7 +152,7 @@ def moments_at(self:LayerwiseRefit, block, i, seen):
 
 # %% ../../nbs/shrink/refit.ipynb #0refit29
 @patch
-def refit_layer(self:LayerwiseRefit, name, moments, from_outputs, grads, mix, ridge):
+def refit_layer(self:Walk, name, moments, from_outputs, grads, mix, ridge):
     "Fit the factors of a layer to `moments` with the dense model's outputs, or inputs."
     before, small = self.before[name], self.layers[1][name]
     w, b = to_float64(before.weight), before.module.bias
@@ -171,7 +171,7 @@ def refit_layer(self:LayerwiseRefit, name, moments, from_outputs, grads, mix, ri
 
 # %% ../../nbs/shrink/refit.ipynb #0refit30
 @patch
-def refit_block(self:LayerwiseRefit, block, calibration, mix, ridge):
+def refit_block(self:Walk, block, calibration, mix, ridge):
     "Refit the factorised layers of a block, stage by stage, and go on to the next block."
     seen = self.see_dense(block)
     for i, stage in enumerate(block.stages):
@@ -198,7 +198,7 @@ def head_layers(
 
 # %% ../../nbs/shrink/refit.ipynb #0refit35
 @patch
-def see_head(self:LayerwiseRefit, enc, outs, p):
+def see_head(self:Walk, enc, outs, p):
     "Run the head on the last block's output; return name -> (inputs, outputs) of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
@@ -207,7 +207,7 @@ def see_head(self:LayerwiseRefit, enc, outs, p):
     return got
 
 @patch
-def see_embeddings(self:LayerwiseRefit, model, outs):
+def see_embeddings(self:Walk, model, outs):
     "Embed the texts with a sentence encoder, from the last block's output."
     enc, found = encoder_of(model), []
     for p, x in enumerate(self.packs):
@@ -216,7 +216,7 @@ def see_embeddings(self:LayerwiseRefit, model, outs):
     return torch.cat(found)
 
 @patch
-def refit_head(self:LayerwiseRefit, ridge=.1):
+def refit_head(self:Walk, ridge=.1):
     "Fit the linear layers of the head in place, one after the other."
     wanted = [self.see_head(self.dense, self.outs_dense, p) for p in range(len(self.packs))]
     for n in wanted[0]:
@@ -325,10 +325,10 @@ def _check_models(dense, before, small):
 
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
-def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
+def refitted(cls:Walk, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
     "Copy the compressed model, and refit all layers of the copy, and its head; return embeddings of both, if any, too."
     new, before = copy.deepcopy(small), dense if before is None else before
-    packs = [x for x, _ in buckets_for(encoder_of(small), batches)]
+    packs = [x for x, _ in packs_for(encoder_of(small), batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
         walk = cls(dense, new, packs, before)
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
@@ -367,8 +367,8 @@ def refit(
         warn_few(before, [*fit, *held])
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
-    with bf16_matmul(dense, [*fit, *held]):
-        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
+    with quick_products(dense, [*fit, *held]):
+        new, known = Walk.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress, before)
         options = {None: small, 'layers': new}
         if head and not angle:
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}

@@ -11,10 +11,10 @@ __all__ = []
 from bisect import bisect_right
 from dataclasses import replace
 from ..models.encoder import encoder_of
-from ..settings import CompressConfig, option
+from ..settings import Goal, option
 from .allocate import BudgetError
-from .decomposition import record_of
-from .guarantee import changed_answers, outputs_on, guarantee
+from .decomposed import record_of
+from .promise import changed_answers, outputs_on, promise
 from .recipe import Job, Result, run
 
 # %% ../../nbs/shrink/search.ipynb #se000010
@@ -34,9 +34,9 @@ def sequence_of(
 def search(
     job:Job, # With texts to learn from, and texts set aside
     parts:list, # From `parse`
-    config:CompressConfig, # With the guarantee
-)->Result: # The `.compression` of its model has the `Guarantee` in it
-    "Shrink a model to the smallest budget that keeps a guarantee."
+    config:Goal, # With the promise
+)->Result: # The `.compression` of its model has the `Promise` in it
+    "Shrink a model to the smallest budget that keeps a promise."
     shrinks, job.may_stop = [i for i, p in enumerate(parts) if p.shrinks], False
     at = lambda budget: replace(config, max_changed=None, budget=budget)
     def candidates():
@@ -51,11 +51,11 @@ def search(
             except BudgetError: return
             if small.exported and not hasattr(encoder_of(small.model).forward, 'engine'):
                 raise ValueError(f"{small.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
-                    f"and guarantee over the export by export(..., {option('max_changed')})")
+                    f"and promise over the export by export(..., {option('max_changed')})")
             if getattr(small.model, 'compression', None) is None:
                 small.model.compression = replace(record_of(small.model), budget=b, recipe='+'.join(small.done))
             yield b, small.model
-    res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance)
+    res = promise(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance)
     model, res.model = res.model, None
-    model.compression = replace(model.compression, guarantee=res, seconds=job.seconds)
+    model.compression = replace(model.compression, promise=res, seconds=job.seconds)
     return Result(model, exported=getattr(model, 'exported', None))

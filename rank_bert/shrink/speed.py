@@ -16,10 +16,10 @@ from scipy.stats import binom
 from ..checks import check_name
 from ..models.encoder import encoder_of, input_names, linears
 from .allocate import BudgetError
-from .decomposition import MEASURES, record_of
+from .decomposed import MEASURES, record_of
 from .latency import in_turns, timed_call
 from .recipe import Job, Result, run
-from ..settings import CompressConfig, batch_shape, option
+from ..settings import Goal, batch_shape, option
 
 # %% ../../nbs/shrink/speed.ipynb #sp000006
 def engine_of(
@@ -91,14 +91,14 @@ class Speedup:
 def speed_search(
     job:Job, # With the model
     parts:list, # From `parse`
-    config:CompressConfig, # With the speed-up
+    config:Goal, # With the speed-up
 )->Result: # The `.compression` of its model has the `Speedup` in it
     "Shrink a model until it is as fast as asked."
-    engine, (bs, length), dense = engine_of(config.speed_engine), batch_shape(config.speed_batch), job.dense
+    engine, (bs, length), dense = engine_of(config.to), batch_shape(config.speed_at), job.dense
     table, asked = MEASURES.find(engine)(dense, tokens=bs*length), config.speedup
     prepare = table.whole or run_in_torch
     slow = run_in_torch(dense, bs, length)
-    at = lambda budget: replace(config, speedup=None, speed_engine=None, cost=table, budget=budget)
+    at = lambda budget: replace(config, speedup=None, to=None, cost=table, budget=budget)
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
     whole = run(job, parts[:shrinks[0]], at(1.))
     unit, aim = _turn(slow), 1.02*asked # a little more, for the noise
@@ -117,7 +117,7 @@ def speed_search(
             if reached < asked: most = budget
             else:
                 best, least = (small, Speedup(asked, reached, *map(float, median_interval(ratios)), len(ratios), engine,
-                    config.speed_batch, budget)), budget
+                    config.speed_at, budget)), budget
                 if reached < 1.05*asked or budget == 1: break
         if most - least < .01: break
         line = (1/aim - rest)/layers
@@ -125,8 +125,8 @@ def speed_search(
     if best is None:
         seen = 'no ranks are so low'
         if tried: seen = 'the fastest was {:.3g} times as fast, at a budget of {:.3g}'.format(*max(tried))
-        raise ValueError(f"{option('speedup')} {asked:g} is out of reach in {engine} at {config.speed_batch}: "
-            f"{seen}. Ask for less, take another {option('speed_engine')}, such as onnx-int8, or leave out heads and neurons too")
+        raise ValueError(f"{option('speedup')} {asked:g} is out of reach in {engine} at {config.speed_at}: "
+            f"{seen}. Ask for less, take another {option('to')}, such as onnx-int8, or leave out heads and neurons too")
     small, measured = best
     res = run(job, parts, at(measured.budget), small)
     res.model.compression = replace(record_of(res.model), speedup=measured, seconds=job.seconds)

@@ -14,7 +14,7 @@ from fastai.torch_core import set_seed
 from ..models.encoder import linears
 from ..models.sizes import dense_size
 from ..shrink.allocate import default_allocator
-from ..shrink.decomposition import Decomposition
+from ..shrink.decomposed import Decomposed
 from ..shrink.recipe import part
 from .adapters import add_lora, merge_lora
 from ..train.distill import DistilCallback
@@ -72,7 +72,7 @@ def penalty(step, weight:float=.1, every:int=5, decoupled:bool=True, epochs:int=
 # %% ../../nbs/steer/parts.ipynb #24tpa013
 def _plan_by_svd(step):
     "Share the budget by the singular values of the weights."
-    d = step.cached('singular values', None, lambda: Decomposition(step.model, 'svd', progress=False))
+    d = step.cached('singular values', None, lambda: Decomposed(step.model, 'svd', progress=False))
     fraction = min(1., step.config.budget*dense_size(step.job.dense)/dense_size(step.model))
     return d.plan(fraction, default_allocator(step.config.allocator, 'svd'))
 
@@ -82,7 +82,7 @@ def projection(step, every:int=1, epochs:int=1, lr:float=None):
     "Train on with weights of the ranks of the budget, and factorise them at the end."
     plan = _plan_by_svd(step)
     learn = _trained(step, RankProjection(plan, every), epochs=epochs, lr=lr)
-    return Decomposition(learn.model, 'svd', progress=False).truncate(plan)
+    return Decomposed(learn.model, 'svd', progress=False).truncate(plan)
 
 # %% ../../nbs/steer/parts.ipynb #35a0c615
 @part('switch', needs='labels', shrinks=True, ranks=True)

@@ -14,7 +14,7 @@ import torch
 from fastcore.basics import groupby
 from ..checks import check_count
 from ..models.encoder import encoder_of
-from ..shrink.decomposition import Decomposition
+from ..shrink.decomposed import Decomposed
 from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
 from ..lowrank.plan import full_name
 from ..registry import Registry
@@ -135,17 +135,17 @@ PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (lef
 projection_norm = PROJECTION_NORMS.add
 PROJECTION_NORMS.update(svd=lambda stats: (None, None),
     whitened=lambda stats: (None, damped_root(stats.second_moment())),
-    kfac=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
+    kronecker=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
 
 # %% ../../nbs/steer/project.ipynb #f7515ebc
 def norm_roots(
-    norm, # A `Decomposition` model, or None for the plain norm
+    norm, # A `Decomposed` model, or None for the plain norm
     layers, # `LinearLayer`s
 )->dict: # Name -> (left, right) for `project_rank`, in float32 and scaled to size 1, or (None, None)
     "Compute the norm of a calibrated model for each layer."
     if norm is None: return {l.name: (None, None) for l in layers}
-    if not isinstance(norm, Decomposition):
-        raise ValueError(f"norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got {norm!r}")
+    if not isinstance(norm, Decomposed):
+        raise ValueError(f"norm must be a Decomposed, such as Decomposed(model, 'whitened', batches), got {norm!r}")
     find = PROJECTION_NORMS.find(norm.method)
     if odd := [l.name for l in layers if norm.shapes.get(l.name) != l.shape]:
         raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')

@@ -12,7 +12,7 @@ import math
 from fastcore.basics import patch
 from fastcore.meta import delegates
 from ..checks import check_count, check_fraction, check_name
-from ..shrink.decomposition import Decomposition
+from ..shrink.decomposed import Decomposed
 from .optimizer_state import STATE_CHOICES, optimizer_states
 from .project import matrices_of, norm_roots, project_layers, ranks_for, trainable
 from .penalty import Constraint
@@ -25,7 +25,7 @@ class RankProjection(Constraint):
         rank, # An integer for all layers, or a rank plan: name -> rank, or None to leave it alone
         every:int=1, # Project after every `every` steps of an epoch, and at its end
         roles=None, # One role or several of `ROLES`; all when None
-        norm:Decomposition=None, # Measure distance in the norm of a `Decomposition` model; None for the plain norm
+        norm:Decomposed=None, # Measure distance in the norm of a `Decomposed` model; None for the plain norm
         optimizer_state:str='keep', # Key of `STATE_CHOICES`: keep, project or reset the optimizer state
         iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
     ):
