@@ -92,7 +92,8 @@ def test_all(files, n):
 if __name__ == '__main__':
     import datasets, fastai.text.all, matplotlib.pyplot, nbdev.test, scipy.stats, sklearn.metrics # for all children
     import transformers.models.bert.modeling_bert
-    there = sorted((o for o in Path('nbs').resolve().rglob('*.ipynb') if '_proc' not in o.parts), reverse=True)
+    there = [o for o in Path('nbs').resolve().rglob('*.ipynb') if '_proc' not in o.parts]
+    there.sort(key=lambda o: (o.parent.name != 'compare', o), reverse=False) # those that take longest begin first
     files = [Path(o).resolve() for o in sys.argv[1:]] or [o for o in there if needed(sources(read_nb(o)))]
     if not files: sys.exit('no notebook has slow cells: is this the top of the checkout?')
     took, failed = {}, {}
