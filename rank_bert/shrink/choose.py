@@ -47,10 +47,10 @@ def _narrow(step, kinds, method, steps, price, fixed):
     "Leave out neurons and heads where that costs least; return the model, its `Calibration`, and the loss in nats."
     config, stats, shapes = step.config, step.calibration(), shapes_of(step.model)
     each = config.multiple_of, bool(method)
-    def offers():
+    def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
         return parts, [pruning_choices(o, stats, price, *each) for o in parts]
-    parts, choices = step.cached('offers', (kinds, steps, str(fixed), config.cost, *each), offers) # for all budgets
+    parts, choices = step.cached('prunables', (kinds, steps, str(fixed), config.cost, *each), prunables_of) # for all budgets
     rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
     if method:
         spectra = _decomposed(step, method).spectra

@@ -20,7 +20,7 @@ from .statistics import Statistics
 DECOMPOSITIONS = Registry('decomposition method')
 
 def decomposition(
-    name:str, # What to call it in `method=`
+    name:str, # What to call it in a recipe
     needs=(), # Statistics that it takes from `stats`
     mean='mean', # The statistic that corrects the bias, where it is known
     nats=False, # Is half the sum of the squares left out an estimate of the increase in loss?
