@@ -162,7 +162,7 @@ def __str__(self:CompressionRecord):
     predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
     if self.nats and self.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
     measured = self.angle and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
-    how = f"method {self.recipe or self.method!r}, allocator {self.allocator!r}"
+    how = f"recipe {self.recipe or self.method!r}, allocator {self.allocator!r}"
     if not measured: how += f", predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
