@@ -29,7 +29,7 @@ from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
 from rank_bert.ship.runtime import Predictor
-from rank_bert.models.encoder import encoder_of
+from rank_bert.models.kinds import Encoder
 from rank_bert.models.base_models import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned
@@ -79,7 +79,7 @@ def load(pooling):
 def first(state, n:int=3):
     "Keep the first layers of an encoder."
     new = copy.deepcopy(state.model)
-    enc = encoder_of(new)
+    enc = Encoder(new).base
     enc.encoder.layer, enc.config.num_hidden_layers = enc.encoder.layer[:n], n
     return new
 
@@ -97,7 +97,7 @@ def words(state, fraction:float=.5):
 def static(state):
     "Make an embedding of every word, as model2vec does."
     from model2vec.distill import distill_from_model
-    new = distill_from_model(encoder_of(state.dense), state.dense.tokenizer, device='cpu', pca_dims=None)
+    new = distill_from_model(Encoder(state.dense).base, state.dense.tokenizer, device='cpu', pca_dims=None)
     return state.with_model(new)
 
 

@@ -11,7 +11,8 @@ from fastai.torch_core import set_seed
 from fastcore.script import call_parse
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.data.loaders import text_dls
-from rank_bert.models.encoder import encoder_of, feed_forwards, linears
+from rank_bert.models.encoder import linears
+from rank_bert.models.kinds import Encoder
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of
@@ -132,7 +133,7 @@ def shared_down_model(b, budget):
             mu = b.calibration[l.name]['weighted_mean'].double()
             bias = to_float64(l.module.bias) + to_float64(l.weight)@mu - u@(down@mu)
             old = {o.name: o for o in linears(new)}[l.name].module
-            replace_layers(encoder_of(new), {old: LowRankLinear.from_factors(u, down, bias, l.weight)})
+            replace_layers(Encoder(new).base, {old: LowRankLinear.from_factors(u, down, bias, l.weight)})
         shared[ls[0].name] = [l.name for l in ls]
     return new, shared
 
@@ -206,8 +207,8 @@ def both(b, budget):
 
 def _with_head_of(model, other):
     "A copy of a model with the head of another."
-    new, old = copy.deepcopy(model), refit_module.head_layers(encoder_of(other))
-    for n, m in refit_module.head_layers(encoder_of(new)).items(): m.load_state_dict(old[n].state_dict())
+    new, old = copy.deepcopy(model), refit_module.head_layers(Encoder(other).base)
+    for n, m in refit_module.head_layers(Encoder(new).base).items(): m.load_state_dict(old[n].state_dict())
     return new
 
 def _fitted(b, small, calibration, before):
@@ -229,7 +230,7 @@ def _neurons_and_ranks(b, budget):
 def neurons_and_ranks(b, budget):
     "Neurons and ranks chosen together by one knapsack, then fitted to the dense model with all its neurons."
     found = _neurons_and_ranks(b, budget)
-    yield f'neurons {[f.outer.shape[1] for f in feed_forwards(found.model)]}', found.model
+    yield f'neurons {[f.outer.shape[1] for f in Encoder(found.model).feed_forwards]}', found.model
     yield from _fitted(b, found.model, found.stats or b.calibration, found.pruned)
 
 @idea
@@ -360,7 +361,7 @@ def reallocated(b, budget):
 
 def _token_weights(model, packs):
     "Squared gradient of the prediction at the output of each layer, over its mean: name -> a vector for each pack, padding left out."
-    enc, found, gen = encoder_of(model), {}, torch.Generator().manual_seed(0)
+    enc, found, gen = Encoder(model).base, {}, torch.Generator().manual_seed(0)
     for x in packs:
         keep, outs = refit_module.TextTokens(x['attention_mask']), {}
         def see(n):
@@ -518,7 +519,7 @@ def distilled(b, budget):
             small = encoder_learner(dls, model=copy.deepcopy(start), seed=0, task=b.task)
             small.add_cb(DistilCallback(b.model, temperature=1., weights=dict(soft=1., hidden=1.)))
             with small.no_bar(), small.no_logging(): small.fit_one_cycle(epochs, rate)
-            yield f'{n} longest texts, {epochs} epochs, rate {rate:g}', encoder_of(small.model).eval()
+            yield f'{n} longest texts, {epochs} epochs, rate {rate:g}', Encoder(small.model).base.eval()
 
 FIELDS = ['model', 'task', 'sentences', 'tokens', 'seed', 'among', 'budget', 'idea', 'variant', 'divergence', 'accuracy', 'seconds']
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
     from .models.encoder import ROLES, add_family, linears
+    from .models.kinds import Encoder, loss_increase
     from .models.sizes import encoder_params
     from .models.classifier import pooled_classifier
     from .models.opener import get_tokenizer, open_model
@@ -30,7 +31,6 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .shrink.guarantee import changed_answers, plot_guarantee, still_holds
     from .shrink.compress import compress
     from .shrink.heal import heal
-    from .models.kinds import loss_increase
     # train and steer
     from .train.learner import encoder_learner
     from .train.glue_learner import glue_learner, text_learner

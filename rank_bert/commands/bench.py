@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np, pandas as pd, torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import BertForSequenceClassification
-from ..models.encoder import encoder_of, linears
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from ..models.base_models import bert_config
 from ..models.opener import open_model
 from ..shrink.allocate import allocate
@@ -116,7 +117,7 @@ def random_models(
     cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
     "Build a classifier, and copies of it with random factors of uniform rank."
-    if Path(model).is_dir(): dense = encoder_of(open_model(model, tokenizer=False).model)
+    if Path(model).is_dir(): dense = Encoder(open_model(model, tokenizer=False).model).base
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()
@@ -127,7 +128,7 @@ def random_models(
             multiple_of=multiple_of, cost=cost)
         new = copy.deepcopy(dense)
         ranks = {l: plan[l.name] for l in linears(new) if plan[l.name] is not None}
-        replace_layers(encoder_of(new), {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
+        replace_layers(Encoder(new).base, {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
         models[f'{round(100*b, 4):g}% kept'] = new.eval()
     return models
 

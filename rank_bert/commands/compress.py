@@ -63,13 +63,14 @@ def _write_model(model, tokenizer, dense, was, folder):
     "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
     if exported := getattr(model, 'exported', None): return shutil.copytree(exported.folder, folder, dirs_exist_ok=True)
     from rank_bert.lowrank.plan import to_dense
-    from rank_bert.models.encoder import encoder_of
+    from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import open_model, quiet_transformers
     sentences = sentence_class(was)
     if sentences and type(model).__name__ != sentences: # a learner knows only the classifier in it
-        model, new = open_model(was, tokenizer).model, encoder_of(model)
-        model.set_submodule(next(n for n, m in model.named_modules() if m is encoder_of(model)), new)
-    elif not sentences: model = encoder_of(model)
+        model, new = open_model(was, tokenizer).model, Encoder(model).base
+        old = Encoder(model).base
+        model.set_submodule(next(n for n, m in model.named_modules() if m is old), new)
+    elif not sentences: model = Encoder(model).base
     with quiet_transformers():
         (to_dense(model) if dense else model).save_pretrained(str(folder))
         if tokenizer is not None and not sentences: tokenizer.save_pretrained(folder)
@@ -77,9 +78,9 @@ def _write_model(model, tokenizer, dense, was, folder):
 # %% ../../nbs/commands/compress.ipynb #cc000018
 def _results_of(model, scores, settings):
     "Collect what `results.json` holds of a compression."
-    from rank_bert.models.encoder import encoder_of
+    from rank_bert.models.kinds import Encoder
     from rank_bert.models.sizes import bytes_by_part
-    done, config = getattr(model, 'compression', None), encoder_of(model).config
+    done, config = getattr(model, 'compression', None), Encoder(model).base.config
     keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)

@@ -86,11 +86,11 @@ def _answers_of(folder, rows, bs):
     import torch
     from rank_bert.data.tokens import encode_texts
     from rank_bert.models.base_models import BertWrapper
-    from rank_bert.models.encoder import encoder_of
+    from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import get_tokenizer, open_model
     whole, tokenizer, kind = open_model(folder, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
-    model, score = BertWrapper(encoder_of(whole)), getattr(whole, 'activation_fn', torch.nn.Identity())
+    model, score = BertWrapper(Encoder(whole).base), getattr(whole, 'activation_fn', torch.nn.Identity())
     length = rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
     config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):

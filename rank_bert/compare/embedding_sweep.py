@@ -26,8 +26,8 @@ from ..ship.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
 from ..models.opener import open_model
-from ..models.encoder import encoder_of
-from ..models.embedder import pooling_of, sentence_encoder
+from ..models.kinds import Encoder
+from ..models.embedder import pooling_of
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -37,10 +37,10 @@ def open_encoder(
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
     model = open_model(name, pooled=True).model
-    if sentence_encoder(model) is None:
+    if Encoder(model).st is None:
         raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, '
                          'or compare classifiers on rows with labels, by `Sweep`, or with --label-col')
-    return model.float().to(default_device()), f'{encoder_of(model).weights_from}, {pooling_of(model)}'
+    return model.float().to(default_device()), f'{Encoder(model).base.weights_from}, {pooling_of(model)}'
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00016
 def text_tables(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
 from .store import Store
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..settings import CompressConfig
 from ..shrink.calibrate import Calibration
 from ..shrink.recipe import Job, Result, parse, run as run_recipe
@@ -36,7 +36,7 @@ class SweepJob(Job):
         "Read the calibration of the dense model, or make and write it, one process at a time."
         with Store(self.kept.parent).claim(self.kept, wait=True):
             try:
-                res = Calibration.load(self.kept).to(encoder_of(self.dense).device)
+                res = Calibration.load(self.kept).to(Encoder(self.dense).base.device)
                 res.check(self.dense)
                 self.cache_hits.append('calibration on disk')
                 return res

@@ -17,9 +17,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from ..ship.export import in_engine
 from ..ship.onnx import TextGraph, to_onnx
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.folder import check_settings
-from ..models.kinds import embeds
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import record_plan
 
@@ -28,10 +27,10 @@ def architecture(
     model, # A model, or anything that contains one
 )->dict: # JSON
     "Describe all of a model that its speed depends on."
-    hf = encoder_of(model)
-    record_plan(hf)
+    enc = Encoder(model)
+    record_plan(hf := enc.base)
     config = hf.config.to_dict() | dict(engine=getattr(hf.forward, 'engine', None))
-    if embeds(model): config['embeds'] = True
+    if enc.kind == 'embedding': config['embeds'] = True
     return {k: v for k, v in config.items() if k not in ('id2label', 'label2id', 'problem_type', '_name_or_path')}
 
 # %% ../../nbs/compare/timing.ipynb #cbcf1641

@@ -11,7 +11,7 @@ __all__ = ['break_even', 'LowRankLinear', 'replace_layers', 'refuse_adapters']
 import torch, torch.nn as nn, warnings
 from fastcore.basics import patch
 from ..checks import check_count
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from .linalg import all_finite, to_float64, truncated_svd
 
 # %% ../../nbs/lowrank/layers.ipynb #fcb2a396
@@ -225,7 +225,7 @@ def warn_shared(
 ):
     "Warn of modules that share a weight with others."
     ours, users = {p for m in modules for p in m.parameters() if p.ndim > 1}, {}
-    for n, m in encoder_of(model).named_modules():
+    for n, m in Encoder(model).base.named_modules():
         for p in m.parameters(recurse=False):
             if p in ours: users.setdefault(p, []).append(n)
     for ns in users.values():

@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count
-from ..models.encoder import encoder_of, heads_of, is_linear, linears, neurons_of, open_linears
+from ..models.encoder import is_linear, linears, open_linears
+from ..models.kinds import Encoder
 from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
     replace_layers, warn_shared)
 from .structure import widen
@@ -118,9 +119,9 @@ def full_name(
     model:nn.Module, # A transformers model, or any module that contains one
     name:str, # Name of a module, with or without the prefix of the base model
     what:str='the rank plan', # Where the name comes from, for the error
-)->str: # The same name as in `encoder_of(model).named_modules()`
+)->str: # The same name as in `Encoder(model).base.named_modules()`
     "Find a module of an encoder by its name."
-    enc = encoder_of(model)
+    enc = Encoder(model).base
     prefix = f'{enc.base_model_prefix}.'
     bare = str(name).removeprefix(prefix)
     with open_linears(enc): modules = dict(enc.named_modules(remove_duplicate=False))
@@ -134,7 +135,7 @@ def check_plan(
     plan:dict, # Module name, with or without the prefix of the base model -> rank, or None for left dense
 )->RankPlan: # The same ranks under full names, with the shapes of the modules
     "Check that `plan` fits `model`."
-    enc, names = encoder_of(model), {k: full_name(model, k) for k in check_ranks(plan)}
+    enc, names = Encoder(model).base, {k: full_name(model, k) for k in check_ranks(plan)}
     with open_linears(enc): modules = {k: enc.get_submodule(n) for k, n in names.items()}
     for k, m in modules.items():
         if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
@@ -159,7 +160,7 @@ def plan_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # Module name without the base model's prefix -> rank, for every factorised layer
     "Read the rank plan off the layers of a model."
-    enc = encoder_of(model)
+    enc = Encoder(model).base
     return {n.removeprefix(f'{enc.base_model_prefix}.'): m.rank for n, m in enc.named_modules(remove_duplicate=False)
         if isinstance(m, (LowRankLinear, LowRankEmbedding))}
 
@@ -183,14 +184,13 @@ def record_plan(
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    enc, plan, memo, first, again = encoder_of(model), plan_of(model), {}, {}, {}
-    sizes = {k: v for k, v in dict(heads=heads_of(model), neurons=neurons_of(model)).items() if v}
+    view, plan, memo, first, again = Encoder(model), plan_of(model), {}, {}, {}
+    enc, sizes = view.base, {k: v for k, v in dict(heads=view.pruned_heads, neurons=view.pruned_neurons).items() if v}
     for n, m in enc.named_modules(remove_duplicate=False) if plan or sizes else ():
         twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
         if twice and next(m.parameters(), None) is not None: again[n] = first[m]
     if again or '_tied_weights_keys' in vars(enc): declare_tied(enc, again)
-    bare = lambda n: n.removeprefix(f'{enc.base_model_prefix}.')
-    if again: sizes['tied'] = {bare(b): bare(a) for b, a in again.items()}
+    if again: sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
     for m in enc.modules(): # other models may share its configs
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)
@@ -216,7 +216,7 @@ def apply_plan(
     plan:dict, # Module name -> rank, or None to leave it as it is
 )->nn.Module: # The same model
     "Factorise the layers named in `plan` by truncated SVD."
-    enc = encoder_of(model)
+    enc = Encoder(model).base
     if (method := quant_method(enc.config)) not in (None, METHOD):
         raise ValueError(f"{type(enc).__name__} is quantised with {method}: factorise first, quantise afterwards")
     with open_linears(enc):

@@ -11,14 +11,14 @@ __all__ = []
 from collections import namedtuple
 import torch, torch.nn as nn
 from ..checks import check_count
-from ..models.encoder import attentions, config_neurons, encoder_of, feed_forwards, heads_of, neurons_of
+from ..models.kinds import Encoder
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
 
 # %% ../../nbs/lowrank/structure.ipynb #330e9235
 def reshape_block(
     enc:nn.Module, # A transformers model of BERT's family; changed in place
-    a, # One of `attentions(enc)`
+    a, # One of `Encoder.attentions`
     n:int, # Heads
     size:int, # Features of each
 ): # The block with its new layers
@@ -34,27 +34,35 @@ def reshape_block(
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
 
 # %% ../../nbs/lowrank/structure.ipynb #00heads3
+def attentions_of(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->list: # `Attention`s
+    "List the attention blocks whose heads can be changed; raise `ValueError` if there are none."
+    if found := (enc := Encoder(model)).attentions: return found
+    raise ValueError(f"{type(enc.base).__name__} (model type {enc.base.config.model_type!r}) has no attention blocks "
+        "laid out as BERT's: its heads cannot be changed")
+
 def reshape_heads(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one; changed in place
     heads:dict, # Name of the block without the base model's prefix -> [heads, features of each]
 ):
     "Give attention blocks other numbers of heads and features, with arbitrary weights."
     if not isinstance(heads, dict): raise ValueError(f"heads must be a dict of name -> [heads, size], got {heads!r}")
-    enc = encoder_of(model)
-    blocks = {a.name.removeprefix(f'{enc.base_model_prefix}.'): a for a in attentions(enc)} if heads else {}
+    enc = Encoder(model)
+    blocks = {enc.short_name(a.name): a for a in attentions_of(model)} if heads else {}
     for n, s in heads.items():
         if n not in blocks: raise ValueError(f"there is no attention block {n!r}: choose from {', '.join(blocks)}")
         full, two = blocks[n].query.out_features, isinstance(s, (list, tuple)) and len(s) == 2
         if not two or not all(type(o) is int and o > 0 for o in s) or s[0]*s[1] > full:
             raise ValueError(f"{n} must be [heads, features], whole numbers with a product of at most {full}, "
                 f"got {s!r}")
-    for n, s in heads.items(): reshape_block(enc, blocks[n], *s)
+    for n, s in heads.items(): reshape_block(enc.base, blocks[n], *s)
 
 # %% ../../nbs/lowrank/structure.ipynb #c7b14e31
 Circuits = namedtuple('Circuits', 'query key value output')
 
 def head_matrices(
-    a, # One of `attentions(model)`
+    a, # One of `Encoder.attentions`
 )->Circuits: # query, key, value `(heads, size, in+1)`, with their biases, and output `(heads, out, size)`, all float64
     "Split the layers of an attention block into the matrices of its heads."
     w, out = [to_float64(l.weight) for l in a[2:5]], to_float64(a.output.weight)
@@ -69,14 +77,14 @@ def reshape_neurons(
 ):
     "Give feed-forward parts other numbers of neurons, with arbitrary weights."
     if not isinstance(neurons, dict): raise ValueError(f"neurons must be a dict of name -> number, got {neurons!r}")
-    enc = encoder_of(model)
-    parts = {f.outer.name.removeprefix(f'{enc.base_model_prefix}.'): f for f in feed_forwards(enc)} if neurons else {}
+    enc = Encoder(model)
+    parts = {enc.short_name(f.outer.name): f for f in enc.feed_forwards} if neurons else {}
     for name, n in neurons.items():
         if name not in parts: raise ValueError(f"there are no neurons before {name!r}: choose from {', '.join(parts)}")
         (inner, outer), full = (l.module for l in parts[name]), parts[name].outer.shape[1]
         check_count(n, f'the neurons before {name}', most=full)
-        replace_layers(enc, {inner: resized(inner, inner.in_features, inner.out_features//full*n),
-                             outer: resized(outer, n, outer.out_features)})
+        replace_layers(enc.base, {inner: resized(inner, inner.in_features, inner.out_features//full*n),
+                                  outer: resized(outer, n, outer.out_features)})
 
 # %% ../../nbs/lowrank/structure.ipynb #cost0004
 @torch.no_grad()
@@ -84,26 +92,25 @@ def widen(
     model:nn.Module, # A transformers model with dense layers, or any module that contains one; changed in place
 ):
     "Put zeros where heads and neurons are left out."
-    heads, narrow, full = heads_of(model), neurons_of(model), config_neurons(model)
+    view = Encoder(model)
+    enc, heads, narrow, full = view.base, view.pruned_heads, view.pruned_neurons, view.config_neurons
     if not heads and not narrow: return
     refuse_adapters(model)
-    enc = encoder_of(model)
-    name = lambda o: o.name.removeprefix(f'{enc.base_model_prefix}.')
     def put_into(new, old, rows=slice(None), columns=slice(None)):
         for p in new.parameters(): p.zero_()
         new.weight[rows, columns] = old.weight
         if new.bias is not None: new.bias[rows] = old.bias
     places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
-    for a in (o for o in attentions(enc, optional=True) if name(o) in heads):
+    for a in (o for o in view.attentions if view.short_name(o.name) in heads):
         n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
-        h, s = heads[name(a)]
+        h, s = heads[view.short_name(a.name)]
         if h > n or s > size:
             raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} "
                 "of the config")
         new, kept = reshape_block(enc, a, n, size), places(h, s, size)
         for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)
-    for f in (o for o in feed_forwards(enc) if name(o.outer) in narrow):
+    for f in (o for o in view.feed_forwards if view.short_name(o.outer.name) in narrow):
         inner, outer, n = f.inner.module, f.outer.module, f.outer.shape[1]
         halves = inner.out_features//n # two where one half gates the other
         wide = resized(inner, inner.in_features, halves*full), resized(outer, full, outer.out_features)

@@ -24,7 +24,7 @@ from ..data.facts import GLUE_TASKS
 from ..io import expanded
 from .answers import KINDS, head_kind
 from .hooks import set_attr
-from .encoder import input_names
+from .encoder import Encoder, input_names
 from .folder import is_model_folder
 from .opener import cached_or_hub, check_loaded, load_checkpoint, load_config, record_origin
 
@@ -131,7 +131,7 @@ class BertWrapper(Module):
     def forward(self,
         x:dict|tuple, # Tensors `(batch, length)` by the tokenizer's input names, or a tuple that starts with one
     )->torch.Tensor: # Logits, `(batch, num_labels)`
-        return self.model(**self._inputs(x)).logits
+        return Encoder(self.model)(self._inputs(x), compiled=True).logits
 
 # %% ../../nbs/models/base_models.ipynb #1886332d
 @patch
@@ -175,9 +175,8 @@ def predict_proba(self:BertWrapper,
     texts=None, # What to show in an error; default: numbers of the rows
 )->np.ndarray: # `(n, classes)`: softmax, sigmoid for a multi-label head, raw values for a regression
     "Predict probabilities, in inference mode; raise `ValueError` if a logit is not finite."
-    device = next(self.parameters()).device
     with evaluating(self):
-        logits = self.model(**{k: torch.as_tensor(v).to(device) for k, v in self._inputs(x).items()}).logits.float()
+        logits = self({k: torch.as_tensor(v) for k, v in self._inputs(x).items()}).float()
         return KINDS[self.kind].probabilities(check_answers(logits, texts)).cpu().numpy()
 
 # %% ../../nbs/models/base_models.ipynb #fb9ab3ed

@@ -15,7 +15,7 @@ import torch, torch.nn as nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig, PretrainedConfig
 
 from ..checks import check_count, check_name
-from .encoder import encoder_of
+from .encoder import Encoder
 from .base_models import get_pretrained_model
 from .embedder import masked_mean
 
@@ -96,7 +96,7 @@ def pooled_classifier(
     given = isinstance(model, nn.Module)
     check_count(num_labels, 'num_labels')
     if given and overrides: raise ValueError(f"you cannot change {', '.join(overrides)} of a module")
-    if given: whole = copy.deepcopy(encoder_of(model))
+    if given: whole = copy.deepcopy(Encoder(model).base)
     else: whole = get_pretrained_model(model, '', num_labels, pretrained, **overrides)
     encoder = whole.base_model
     if getattr(encoder.config, 'quantization_config', None):

@@ -22,22 +22,25 @@ from transformers.utils import logging as hf_logging
 
 from ..io import expanded, hub_reachable, needs_extra
 from .embedder import is_a, sentence_encoder
-from .encoder import encoder_of
+from .kinds import Encoder
+from .hooks import set_attr
 from .folder import (check_settings, encoder_folder, has_tokenizer, is_model_folder, model_config,
     named_errors, sentence_class, shorten_error, weight_bytes)
-from .kinds import embeds
 
 # %% ../../nbs/models/opener.ipynb #de93f952
+class _Chatter:
+    "What transformers prints for the whole process: its verbosity, and whether there are progress bars."
+    def _set(self, value):
+        hf_logging.set_verbosity(value[0])
+        (hf_logging.enable_progress_bar if value[1] else hf_logging.disable_progress_bar)()
+    state = property(lambda self: (hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()), _set)
+
+_CHATTER = _Chatter()
+
 @contextmanager
 def quiet_transformers():
     "Silence the load report and the progress bars of transformers."
-    level, bars = hf_logging.get_verbosity(), hf_logging.is_progress_bar_enabled()
-    hf_logging.set_verbosity_error()
-    hf_logging.disable_progress_bar()
-    try: yield
-    finally:
-        hf_logging.set_verbosity(level)
-        if bars: hf_logging.enable_progress_bar()
+    with set_attr([_CHATTER], 'state', (hf_logging.ERROR, False)): yield
 
 # %% ../../nbs/models/opener.ipynb #7e49650d
 def cached_or_hub(load, name):
@@ -202,14 +205,12 @@ def open_model(
         model, origin = _load(str(expanded(name)), pooled, local_files_only=True), f'folder: {name}'
         own = tokenizer is None and (has_tokenizer(name) or has_tokenizer(encoder_folder(name)))
     else: (model, origin), own = cached_or_hub(lambda **kw: _load(str(name), pooled, **kw), name), tokenizer is None
-    (enc := encoder_of(model)).weights_from = origin
+    enc = Encoder(model)
+    enc.base.weights_from = origin
+    if 'SequenceClassification' in type(enc.base).__name__: record_origin(enc.base, origin)
     if own: tok = getattr(model, 'tokenizer', None) or get_tokenizer(name)
     else: tok = get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer or None
     if tok and not own and is_a(model, 'BaseModel'): # of sentence-transformers
         longest, model[0].processor = model.max_seq_length, tok
         model.max_seq_length = longest
-    if embeds(model): return Model(model.eval(), tok, 'embedding')
-    head, kind = type(enc).__name__, 'regression' if enc.config.num_labels == 1 else 'single_label_classification'
-    if 'SequenceClassification' in head: kind = record_origin(enc, origin).config.problem_type or kind
-    if 'QuestionAnswering' in head or 'MultipleChoice' in head: kind = None
-    return Model(model.eval(), tok, kind)
+    return Model(model.eval(), tok, enc.kind)

@@ -11,14 +11,15 @@ __all__ = ['parameter_parts', 'encoder_params']
 import re
 from math import prod
 import torch.nn as nn
-from .encoder import encoder_of, linears
+from .encoder import linears
+from .encoder import Encoder
 
 # %% ../../nbs/models/sizes.ipynb #19d97433
 def parameter_parts(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # 'linear', 'embeddings', 'head' and 'other' -> dict of name -> parameter
     "Sort the parameters of a model by what they are for."
-    enc, names = encoder_of(model), {l.name for l in linears(model)}
+    enc, names = Encoder(model).base, {l.name for l in linears(model)}
     base = {id(p) for p in enc.base_model.parameters()}
     blocks = tuple({re.match(r'.*?(?=\d+\.)', n).group() for n in names})
     prefix = '' if enc.base_model is enc else f'{enc.base_model_prefix}.'

@@ -17,7 +17,7 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 
-from ..models.encoder import attentions, encoder_of, family_of, linears
+from ..models.kinds import Encoder
 from ..models.hooks import hooked
 from ..models.batches import TextTokens
 from ..lowrank.layers import LowRankLinear
@@ -123,7 +123,7 @@ def circuit_sums(
 )->dict: # (name of the block, layer, 'query-key' or 'value-output', head) -> `MatrixSum`
     "Read the query-key and value-output products of heads."
     got = {}
-    for i, a in enumerate(attentions(model, optional=True)):
+    for i, a in enumerate(Encoder(model).attentions):
         if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
         c = head_matrices(a)
         for name, needs, ups, downs in (('query-key', {'query', 'key'}, c.query.mT, c.key),
@@ -160,14 +160,14 @@ class ForwardWatch:
         outputs:bool=True, # Keep outputs of linear layers?
         hidden:bool=True, # Measure hidden states?
     ):
-        enc = encoder_of(model)
-        self.tokens, self.batch_first = tokens, family_of(model).batch_first
-        self.signature = inspect.signature(enc.forward)
+        enc = Encoder(model)
+        self.tokens, self.batch_first = tokens, enc.family.batch_first
+        self.signature = inspect.signature(enc.base.forward)
         self.outputs, self.residuals, self.keep, self.seconds = {}, [], None, 0.
-        at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in linears(enc) if hidden)
+        at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in enc.layers() if hidden)
         blocks = dict.fromkeys(m.group()[1:] for m in at if m) # their names, from the first
         hooks = [(l.module, partial(self.keep_output, l.name)) for l in layers if outputs]
-        hooks += [(enc.get_submodule(b), self.keep_residual) for b in blocks]
+        hooks += [(enc.base.get_submodule(b), self.keep_residual) for b in blocks]
         self.hooks = ExitStack()
         for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)): self.hooks.enter_context(h)
 

@@ -10,10 +10,9 @@ __all__ = []
 # %% ../../nbs/see/similarity.ipynb #2b6cf563
 import torch, torch.nn as nn, torch.nn.functional as F
 from scipy.stats import spearmanr
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.embedder import embed
 from ..models.batches import batches_of_texts
-from ..models.kinds import embeds
 from ..models.hooks import frozen
 
 # %% ../../nbs/see/similarity.ipynb #e897bd3d
@@ -23,8 +22,8 @@ def encode_texts(
     bs:int=64, # Texts in a batch
 )->torch.Tensor: # (texts, size), float32, on the CPU
     "Embed texts."
-    if not embeds(model):
-        raise ValueError(f"{type(encoder_of(model)).__name__} gives logits and no embeddings: pass a sentence encoder")
+    if Encoder(model).kind != 'embedding':
+        raise ValueError(f"{type(Encoder(model).base).__name__} gives logits and no embeddings: pass a sentence encoder")
     if odd := [t for t in texts if not isinstance(t, str)]:
         raise TypeError(f"texts must be strings, got {odd[0]!r:.60} ({type(odd[0]).__name__})")
     order, rows = sorted(range(len(texts)), key=lambda i: -len(texts[i])), []

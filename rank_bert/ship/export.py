@@ -26,7 +26,7 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings
 from ..models.sizes import encoder_params, parameter_parts
@@ -94,7 +94,7 @@ def _open_source(model, tokenizer, max_length):
     length = max_length or length or min(128, tokenizer.model_max_length)
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
-    check_length(encoder_of(model).config.to_dict(), length, option('max_length'))
+    check_length(Encoder(model).base.config.to_dict(), length, option('max_length'))
     return Source(model, tokenizer, length, results)
 
 # %% ../../nbs/ship/export.ipynb #de000014
@@ -319,7 +319,7 @@ def export(
     if folder is None: raise ValueError('pass the folder to write')
     out, candidates = check_new(expanded(folder), overwrite), _candidates(form.to, form.precision, form.processor)
     source = _open_source(model, tokenizer, max_length)
-    enc, last = encoder_of(source.model), max(source.tokenizer.get_vocab().values())
+    enc, last = Encoder(source.model).base, max(source.tokenizer.get_vocab().values())
     check_length(enc.config.to_dict(), latency.latency_length, option('latency_length'))
     if last >= (rows := enc.get_input_embeddings().num_embeddings):
         raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "

@@ -18,8 +18,9 @@ from .first_token import keep_first_token
 from .fuse import fuse
 from .runtime import INPUTS
 from ..io import digest, needs_extra
-from ..models.encoder import encoder_of, family_of, input_names
-from ..models.embedder import embedding_features, sentence_encoder
+from ..models.encoder import input_names
+from ..models.kinds import Encoder
+from ..models.embedder import embedding_features
 from ..models.folder import shorten_error
 from ..models.kinds import KINDS, prediction_of
 
@@ -31,10 +32,10 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        st = sentence_encoder(model)
-        self.pooled, whole = st is not None, encoder_of(model) if st is None else st
-        self.model = copy.deepcopy(whole).float().cpu().eval()
-        self.enc, self.family = encoder_of(self.model), family_of(self.model)
+        enc = Encoder(model)
+        self.pooled = enc.st is not None
+        self.model = copy.deepcopy(enc.st if self.pooled else enc.base).float().cpu().eval()
+        self.enc, self.family = (view := Encoder(self.model)).base, view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))
         if z.ndim != 2:

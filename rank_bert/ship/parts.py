@@ -18,14 +18,13 @@ from ..checks import check_answers
 from .export import GRAPHS, export
 from .runtime import Predictor
 from ..models.answers import KINDS
-from ..models.encoder import encoder_of
-from ..models.batches import tokenizer_of
+from ..models.kinds import Encoder
 from ..shrink.recipe import PARTS, Part
 
 # %% ../../nbs/ship/parts.ipynb #24dpa006
 def _answer_by(model, predictor):
     "Let a classifier predict with an engine."
-    hf, names = encoder_of(model), predictor.settings['inputs']
+    hf, names = Encoder(model).base, predictor.settings['inputs']
     device = next(hf.parameters()).device
     @wraps(hf.forward)
     def forward(**x):
@@ -50,7 +49,7 @@ def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(step, to:str=engine):
         new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
-        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (tokenizer_of(step.job.dense), None)
+        tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (Encoder(step.job.dense).tokenizer, None)
         made = export(new, tok, out.folder, to, precision, max_length=longest)
         if KINDS[made.kind].method == 'predict': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)

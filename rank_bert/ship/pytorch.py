@@ -12,7 +12,7 @@ import torch, torch.nn as nn
 
 from .first_token import keep_first_token
 from .onnx import TextGraph, trace
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 
 # %% ../../nbs/ship/pytorch.ipynb #4446a872
 class FirstToken(nn.Module):
@@ -38,4 +38,4 @@ def first_token_only(
     "Copy a classifier without the tokens of the last layer that its head does not read; for evaluation only."
     new = FirstToken(model)
     if new.cut: return new
-    raise ValueError(f'{type(encoder_of(model)).__name__} reads more than the first token: nothing can be left out')
+    raise ValueError(f'{type(Encoder(model).base).__name__} reads more than the first token: nothing can be left out')

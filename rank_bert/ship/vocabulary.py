@@ -15,7 +15,7 @@ import torch.nn as nn
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 
 # %% ../../nbs/ship/vocabulary.ipynb #vo000014
 def keep_seen_words(
@@ -36,7 +36,7 @@ def keep_seen_words(
     special = {t['id'] for t in state['added_tokens']} | {words['vocab'][words['unk_token']]}
     kept = sorted(single.union(special, *(e.ids for e in tok.encode_batch(list(texts)))))
     small, new = copy.deepcopy(model), {k: i for i, k in enumerate(kept)} # old id -> new id
-    enc = encoder_of(small)
+    enc = Encoder(small).base
     table = enc.get_input_embeddings()
     table = getattr(table, 'down', table) # of a factorised one
     table.weight = nn.Parameter(table.weight.detach()[kept].clone(), requires_grad=table.weight.requires_grad)

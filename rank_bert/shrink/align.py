@@ -10,8 +10,8 @@ __all__ = []
 # %% ../../nbs/shrink/align.ipynb #2270b405
 import copy, torch, torch.nn as nn, torch.nn.functional as F
 from ..checks import check_positive
-from ..models.encoder import encoder_of
-from ..models.embedder import embed, is_a, sentence_encoder
+from ..models.kinds import Encoder
+from ..models.embedder import embed, is_a
 from ..models.hooks import frozen, hooked
 from ..models.batches import buckets_for
 
@@ -43,7 +43,7 @@ def with_map(
     "Add a linear map behind the pooling of a sentence encoder."
     from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
     new = copy.deepcopy(model)
-    st = sentence_encoder(new)
+    st = Encoder(new).st
     last, like = st[i := map_place(st)], next(st.parameters())
     if is_a(last, 'Dense') and isinstance(last.activation_function, nn.Identity) and last.bias \
         and not getattr(last, 'use_residual', False):
@@ -62,7 +62,7 @@ def unmapped(
     packs, # Inputs of some batches
 )->torch.Tensor: # (texts, size), float64
     "Embed texts as far as a map can go, before the normalisation."
-    st, seen = sentence_encoder(model), []
+    st, seen = Encoder(model).st, []
     see = lambda args, kwargs, out: seen.append(out['sentence_embedding'])
     with hooked([(st[map_place(st)], see)]), frozen(model):
         for x in packs: embed(model, x)
@@ -77,7 +77,7 @@ def aligned(
     known=None, # What `unmapped` gives for both models and `batches`
 )->nn.Module: # A new model, with one module more
     "Map the embeddings of a smaller sentence encoder toward the dense model's."
-    both = lambda batches: [unmapped(m, (x for x, _ in buckets_for(encoder_of(m), batches))) for m in (dense, small)]
+    both = lambda batches: [unmapped(m, (x for x, _ in buckets_for(m, batches))) for m in (dense, small)]
     (w, z), (b, a) = known or both(batches), both(held)
     wanted = F.normalize(w, dim=-1)*z.norm(dim=-1).mean()
     fits = [ridge_map(z, wanted, r) for r in ridges]

@@ -12,9 +12,8 @@ from collections import Counter, namedtuple
 from contextlib import contextmanager
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.encoder import encoder_of, linears
+from ..models.kinds import Encoder
 from ..models.hooks import hooked
-from ..models.embedder import run_encoder
 
 # %% ../../nbs/shrink/blocks.ipynb #0refit16
 Stage = namedtuple('Stage', 'layers uses') # names of linear layers with the same input; uses of each in a pass
@@ -26,12 +25,13 @@ def blocks_of(
     x:dict, # Inputs of one batch
 )->list: # `Block`s in the order of computation
     "Run a batch through an encoder, and find its blocks and the stages of each."
-    enc, layers, blocks, done, last = encoder_of(model), linears(model), {}, set(), None
+    enc, blocks, done, last = Encoder(model), {}, set(), None
+    layers, modules = enc.layers(), dict(enc.base.named_modules())
     calls, order = Counter(), []
-    count = [(m, lambda args, kwargs, m=m: calls.update([m])) for m in enc.modules()]
+    count = [(m, lambda args, kwargs, m=m: calls.update([m])) for m in modules.values()]
     see = [(l.module, lambda args, kwargs, out, l=l: order.append((l, args[0]))) for l in layers]
-    with hooked(count, before=True), hooked(see): run_encoder(enc, x)
-    once = [(n, set(m.modules())) for n, m in enc.named_modules() if calls[m] == 1]
+    with hooked(count, before=True), hooked(see): enc(x)
+    once = [(n, set(m.modules())) for n, m in modules.items() if calls[m] == 1]
     for l, given in order:
         if l.name not in done and not l.role.startswith('position'):
             beside = {o.module for o in layers if o.layer == l.layer}
@@ -88,5 +88,5 @@ def record(cls:BlockCall, enc, names, x):
         if len(calls) == len(names): raise StopForward
     keep = lambda args, kwargs, out: outs.update(dict.fromkeys(others, out))
     with hooked([(m, see) for m in (first, *others)], before=True), hooked([(first, keep)]), skipping(outs):
-        try: run_encoder(enc, x)
+        try: Encoder(enc)(x)
         except StopForward: return calls

@@ -18,12 +18,12 @@ from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..checks import check_count, check_each, check_fields, check_name, check_text, short_repr
 from ..io import digest, new_file
-from ..models.encoder import encoder_of, family_of, linears, open_linears
+from ..models.encoder import linears, open_linears
+from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
 from ..see.metrics import finite_weights
 from ..models.batches import TextTokens, batches_from, buckets_for
-from ..models.embedder import run_encoder
 from ..models.hooks import frozen, hooked
 from rank_bert.shrink.statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
     WordStatistics, cotangent)
@@ -78,7 +78,8 @@ def needed(self:Calibration,
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of sentences at a time."
     def __init__(self, model, want, fisher, seed):
-        self.model, self.enc, self.family, self.linears = model, encoder_of(model), family_of(model), linears(model)
+        self.model, self.encoder = model, Encoder(model)
+        self.enc, self.family, self.linears = self.encoder.base, self.encoder.family, self.encoder.layers()
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
         self.device, self.samples, self.layers, self.last = self.enc.device, 0, {}, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
@@ -115,7 +116,7 @@ def add(self:_Collector, x, y):
         if self.fisher:
             z, v = cotangent(self.model, x, y, self.fisher, self.gen)
             z.backward(v)
-        else: run_encoder(self.enc, x)
+        else: self.encoder(x)
         for s in self.layers.values(): s.finish()
         self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
@@ -226,7 +227,7 @@ def check(self:Calibration,
     here, now = self.prints, fingerprint(model)
     if odd := sorted(set(here)^set(now)):
         raise ValueError(f"this calibration is of another model: only one of the two has a layer {odd[0]!r}")
-    parts, enc = {'/embeddings': 'embeddings', '/head': 'head', '/other': 'norms or biases'}, encoder_of(model)
+    parts, enc = {'/embeddings': 'embeddings', '/head': 'head', '/other': 'norms or biases'}, Encoder(model).base
     unused = [] if self.fisher and enc.base_model is not enc else ['/head']
     changed = [n for n in now if here[n] != now[n] and n not in unused]
     if n := next((n for n in changed if n not in parts), None):

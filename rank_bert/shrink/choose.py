@@ -12,7 +12,8 @@ import time
 from dataclasses import replace
 from functools import partial
 import numpy as np
-from ..models.encoder import heads_of, linears, neurons_of
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
@@ -104,8 +105,9 @@ def choose(
         new = thin if thin is not step.model else pruned(thin, stats, [])[0]
         new.compression = CompressionRecord(plan, encoder_params(new))
     done, left = new.compression, dense_size(thin)/dense_size(job.dense)
+    enc = Encoder(new)
     new.compression = replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
-        budget=config.budget or done.plan.kept*left, neurons=neurons_of(new) or None, heads=heads_of(new) or None,
+        budget=config.budget or done.plan.kept*left, neurons=enc.pruned_neurons or None, heads=enc.pruned_heads or None,
         seconds=time.time() - start, cost=getattr(price, 'name', 'custom') if callable(config.cost) else config.cost)
     return replace(step.result, model=new, before=step.result, pruned=thin, stats=stats)
 

@@ -10,7 +10,7 @@ __all__ = ['SEARCHES', 'compress']
 # %% ../../nbs/shrink/compress.ipynb #41855a77
 import torch, torch.nn as nn
 from fastcore.meta import delegates
-from ..models.encoder import feed_forwards
+from ..models.kinds import Encoder
 from ..settings import CompressConfig
 from .calibrate import Calibration
 from .decomposition import Decomposition
@@ -25,7 +25,7 @@ def default_recipe(
     config:CompressConfig, # Limit, and how to keep it
 )->str:
     "Choose the best recipe that a model, what it learns from, and settings bear."
-    data, parts = job.data, feed_forwards(job.dense)
+    data, parts = job.data, job.encoder.feed_forwards
     if isinstance(data, Decomposition): return data.method
     texts, whole = data is not None and not job.ready, False
     if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)

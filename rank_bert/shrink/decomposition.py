@@ -15,12 +15,12 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_name, check_positive
-from ..models.encoder import encoder_of, linears, linear_uses, open_linears
+from ..models.encoder import linears, open_linears
+from ..models.kinds import Encoder
 from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
-from ..models.kinds import embeds
 from .calibrate import Calibration, calibrate, fingerprint
 from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
@@ -70,7 +70,7 @@ class Decomposition:
         return Lazily(self.shapes, lambda n: self.factors[n].s)
 
     def __repr__(self):
-        name = type(encoder_of(self.model)).__name__
+        name = type(Encoder(self.model).base).__name__
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposition.ipynb #2a1300e3
@@ -122,7 +122,7 @@ def flops_per_token(
     length:int=64, # Tokens in a text
 )->int: # Floating-point operations; a multiply-add counts two
     "Count the operations of the encoder's linear layers and attention for one token."
-    times, scored = linear_uses(model), dict(query=1, value=1, query_key_value=2/3)
+    times, scored = Encoder(model).uses, dict(query=1, value=1, query_key_value=2/3)
     size = lambda l: sum(p.numel() for n, p in l.module.named_parameters() if n.endswith('weight'))
     attention = lambda l: length*scored.get(l.role, 0)*l.shape[0]
     return round(sum(2*times[l.name]*(size(l) + attention(l)) for l in linears(model)))
@@ -216,7 +216,7 @@ def truncate(self:Decomposition,
             if rank is None or (now is not None and now <= rank): ranks[l.name] = now
             else:
                 thin = truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean)
-                replace_layers(encoder_of(new), {l.module: thin})
+                replace_layers(Encoder(new).base, {l.module: thin})
                 changed.append(l.name)
     record_plan(new)
     has, scale = RankPlan(ranks, self.shapes), .5 if self.f.nats else 1.
@@ -225,7 +225,7 @@ def truncate(self:Decomposition,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     new.compression = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start, angle=embeds(self.model))
+        seconds=time.time() - start, angle=Encoder(self.model).kind == 'embedding')
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

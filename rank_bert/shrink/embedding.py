@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/shrink/embedding.ipynb #51336f2e
 import copy, math, time, torch, torch.nn as nn
 from ..checks import check_fraction
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from .calibrate import Calibration, calibrate, fingerprint
 from .decomposition import record_of
 from ..models.sizes import encoder_params
@@ -43,7 +43,7 @@ def compress_embedding(
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `CompressionRecord` as its `.compression`
     "Factorise the word embedding of an encoder."
-    start, enc = time.time(), encoder_of(model)
+    start, enc = time.time(), Encoder(model).base
     check_fraction(fraction, 'fraction')
     if enc.get_output_embeddings() is not None:
         raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be "
@@ -58,13 +58,13 @@ def compress_embedding(
     elif cal and cal.prints and cal.prints.get('/embeddings') != fingerprint(model)['/embeddings']:
         raise ValueError('this calibration is of other embeddings: calibrate this model')
     new, done, words = copy.deepcopy(model), record_of(model), cal.words if cal else {}
-    old = encoder_of(new).get_input_embeddings()
+    old = (enc := Encoder(new).base).get_input_embeddings()
     if rank < min(h, getattr(old, 'rank', math.inf)):
         thin, dropped = truncate_embedding(old, rank, words)
-        replace_layers(encoder_of(new), {old: thin})
+        replace_layers(enc, {old: thin})
         record_plan(new)
         if done.nats and 'grad_second_moment' in words: done.predicted += .5*cal.tokens/cal.samples*dropped
-    done.embedding_rank = getattr(encoder_of(new).get_input_embeddings(), 'rank', None)
+    done.embedding_rank = getattr(enc.get_input_embeddings(), 'rank', None)
     done.params = encoder_params(new)
     done.seconds += time.time() - start
     new.compression = done

@@ -12,21 +12,21 @@ import copy
 from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count
-from ..models.encoder import attentions, encoder_of
+from ..models.kinds import Encoder
 from .calibrate import check_calibration
 from ..lowrank.layers import refuse_adapters
 from ..lowrank.plan import record_plan
 from ..see.metrics import effective_rank, energy_rank, finite_weights
 from ..lowrank.linalg import damped_root, product_singular_values, product_svd
 from .statistics import Statistics
-from ..lowrank.structure import Circuits, head_matrices, reshape_block
+from ..lowrank.structure import Circuits, attentions_of, head_matrices, reshape_block
 
 # %% ../../nbs/shrink/heads.ipynb #611e0b01
 def _finite_attentions(model):
     "Find the attention blocks of a model; adapters, and weights that are NaN or infinite, are an error."
     refuse_adapters(model)
     finite_weights(model)
-    return attentions(model)
+    return attentions_of(model)
 
 # %% ../../nbs/shrink/heads.ipynb #a66b7535
 def head_circuits(
@@ -84,7 +84,7 @@ def truncate_heads(
     "Truncate the query-key and value-output circuits of every head to a rank."
     if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
-    enc, blocks, lx, lg = encoder_of(new), _finite_attentions(new), None, None
+    enc, blocks, lx, lg = Encoder(new).base, _finite_attentions(new), None, None
     for i, r in (rank if isinstance(rank, dict) else dict.fromkeys(range(len(blocks)), rank)).items():
         a = blocks[check_count(i, 'layer', least=0, most=len(blocks)-1)]
         check_count(r, f'the rank of the heads of layer {i}', most=a.size)
@@ -128,7 +128,7 @@ def prune_heads(
     "Leave out whole attention heads."
     if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
-    enc, blocks, gone = encoder_of(new), _finite_attentions(new), {}
+    enc, blocks, gone = Encoder(new).base, _finite_attentions(new), {}
     counts = [a.query.out_features//a.size for a in blocks]
     if not isinstance(heads, dict):
         check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))

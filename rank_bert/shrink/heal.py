@@ -15,10 +15,11 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
-from ..models.encoder import encoder_of, family_of, open_linears
+from ..models.encoder import open_linears
+from ..models.kinds import Encoder
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import KINDS, embeds, loss_increase, prediction_of
+from ..models.kinds import KINDS, loss_increase, prediction_of
 from ..models.batches import batches_from, buckets, sentences
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
@@ -33,9 +34,9 @@ class Healing:
         self.memory = memory # most numbers to keep of what the dense model computed
         self.dense, self.model = dense, copy.deepcopy(small).eval()
         self.rows = [(x, torch.tensor(i)) for i, (x, _) in enumerate(rows)]
-        enc = encoder_of(small)
-        pad, side = getattr(enc.config, 'pad_token_id', None) or 0, family_of(enc).padding_side
-        self.packing = dict(tokens=2**40, pad=pad, side=side)
+        enc = Encoder(small)
+        pad = getattr(enc.base.config, 'pad_token_id', None) or 0
+        self.packing = dict(tokens=2**40, pad=pad, side=enc.family.padding_side)
         x, _ = next(buckets(self.rows[:1], **self.packing))
         def on_the_way(m): # blocks at a third and at two thirds
             with open_linears(m), torch.no_grad(): names = [b.name for b in blocks_of(m, x)]
@@ -54,7 +55,8 @@ class Healing:
 def see(self:Healing, model, rows):
     "Run a model on texts; return predictions, their kind, hidden states (tokens, layers, width), numbers and lengths."
     (x, y), = buckets([self.rows[i] for i in rows], **self.packing)
-    enc, seen, mask, is_embedder = encoder_of(model), [], x['attention_mask'].bool(), embeds(model)
+    view, seen, mask = Encoder(model), [], x['attention_mask'].bool()
+    enc, is_embedder = view.base, view.kind == 'embedding'
     keep = lambda args, kwargs, out: seen.append(out if torch.is_tensor(out) else out[0])
     ends = [] if is_embedder else [enc.base_model]
     with hooked([(m, keep) for m in [*map(enc.get_submodule, self.blocks), *ends]]):
@@ -177,7 +179,7 @@ def heal(
     check_positive(minutes, 'minutes')
     check_positive(lr, 'lr')
     check_positive(tokens, 'tokens', zero=True, none=True)
-    if tokens is None: tokens = float(embeds(dense))
+    if tokens is None: tokens = float(Encoder(dense).kind == 'embedding')
     for name, v in dict(steps=steps, bs=bs, holdout=holdout).items(): check_count(v, name, none=name == 'steps')
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
@@ -191,7 +193,7 @@ def heal(
     before = loss_increase(dense, small, held)
     with torch.enable_grad(): healing.run(minutes, steps, progress)
     after = loss_increase(dense, healing.model, held)
-    done = Heal(before, after, len(healing.rows), healing.step, n, healing.seconds, embeds(dense), healing.stopped)
+    done = Heal(before, after, len(healing.rows), healing.step, n, healing.seconds, Encoder(dense).kind == 'embedding', healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
     new.heal = done

@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.interpolate import PchipInterpolator
 from ..checks import check_fraction
-from ..models.encoder import attentions, encoder_of, feed_forwards, linears
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from .allocate import Choices, get_cost, layer_choices, optimal
 from .calibrate import Calibration, check_calibration, fingerprint
 from .heads import head_importance, prune_heads
@@ -22,6 +23,7 @@ from ..lowrank.layers import refuse_adapters
 from ..lowrank.linalg import damped_root, gram_singular_values, to_float64
 from .neurons import Level, inner_rows, narrow, neuron_inputs, removals
 from ..lowrank.plan import record_plan
+from ..lowrank.structure import attentions_of
 from ..see.metrics import finite_weights
 
 # %% ../../nbs/shrink/prune.ipynb #0joint09
@@ -55,14 +57,14 @@ def prunables(
     "List the parts of an encoder that can get narrower, with what that costs."
     layer, found = {l.module: l for l in linears(model)}, []
     if 'heads' in kinds:
-        for a, v in zip(attentions(model), head_importance(model, calibration)):
+        for a, v in zip(attentions_of(model), head_importance(model, calibration)):
             inner = [layer[m] for m in (a.query, a.key, a.value)]
             found.append(Prunable('heads', a, inner, layer[a.output], partial(_head_levels, a, v)))
     if 'neurons' in kinds:
         refuse_adapters(model)
         finite_weights(model)
-        if not (parts := feed_forwards(model)):
-            kind = encoder_of(model).config.model_type
+        if not (parts := (enc := Encoder(model)).feed_forwards):
+            kind = enc.base.config.model_type
             raise ValueError(f"model type {kind!r} has no feed-forward layers that we know: `add_family` names them")
         if odd := [m for f in parts for m in (f.inner.module, f.outer.module) if type(m) is not nn.Linear]:
             raise ValueError(f"a feed-forward part has a {type(odd[0]).__name__} where neurons need an nn.Linear: "
@@ -150,15 +152,16 @@ def pruned(
     picks:list, # Pairs of a `Prunable` and a `Level` of it
 )->tuple: # A copy with fewer neurons and heads, and its `Calibration`
     "Leave out neurons and heads."
-    heads = {a.name: i for i, a in enumerate(attentions(model, optional=True))}
+    heads = {a.name: i for i, a in enumerate(Encoder(model).attentions)}
     picks = [(o, k) for o, k in picks if len(k.keep) < o.outer.shape[1]]
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
     new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model)
     of = {o.outer.name: k.keep for o, k in picks if o.kind == 'neurons'}
-    for f in feed_forwards(new):
-        if f.outer.name in of: narrow(encoder_of(new), f, of[f.outer.name], calibration)
-    record_plan(encoder_of(new))
+    enc = Encoder(new)
+    for f in enc.feed_forwards:
+        if f.outer.name in of: narrow(enc.base, f, of[f.outer.name], calibration)
+    record_plan(enc.base)
     stats = dict(calibration)
     for o, k in picks:
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))

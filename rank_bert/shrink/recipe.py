@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/recipe.html.md"""
 __all__ = ['PARTS', 'part', 'parse', 'recipes']
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec003
-import ast, inspect, re, time
+import ast, copy, inspect, re, time
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 import pandas as pd, torch.nn as nn
@@ -17,7 +17,7 @@ from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import batches_from, choose_texts, split_batch, warn_few
-from ..models.kinds import embeds
+from ..models.kinds import Encoder
 from ..registry import Registry
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -32,7 +32,7 @@ from .guarantee import set_aside
 class Job:
     "What stays while recipes run: the dense model, what they learn from, and what was computed."
     def __init__(self,
-        dense:nn.Module, # A transformers model, or any module that contains one; untouched
+        model:nn.Module, # A transformers model, or any module that contains one; copied, so that other threads may use it
         data=None, # Texts or batches to learn from, a learner, or a `Calibration` or `Decomposition` of the model
         config:CompressConfig=CompressConfig(), # How to keep a limit; each run may have a limit of its own
         progress:bool=True, # Show progress bars?
@@ -41,22 +41,23 @@ class Job:
         load_or_make=None, # Gets the function that calibrates the dense model; may read what it made before
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
     ):
-        self.dense, self.config, self.progress, self.statistics, self.lr = dense, config, progress, statistics, lr
+        self.encoder = Encoder(copy.deepcopy(Encoder(model).model)) # a copy is not compiled, either
+        self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.began = load_or_make, may_stop, time.time()
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside = data, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
         self.cache, self.results, self.cache_hits = {}, {}, []
 
-    @property
-    def seconds(self): return time.time() - self.began
+    dense = property(lambda self: self.encoder.model)
+    seconds = property(lambda self: time.time() - self.began)
 
     @cached_property
     def texts(self)->list: # Batches of one text to learn from; None if there are none
         "Read the data and choose texts, when a part first asks for them."
         if self.data is None or self.ready: return None
         batches = batches_from(self.dense, self.data.dls.train.new() if self.learner else self.data)
-        how = 'random' if embeds(self.dense) else 'longest'
+        how = 'random' if self.encoder.kind == 'embedding' else 'longest'
         texts = choose_texts(batches, self.config.n_samples, how, seed=self.config.seed)
         warn_few(self.dense, texts)
         if not (self.learner and self.aside): return texts

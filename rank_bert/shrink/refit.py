@@ -15,11 +15,11 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_fraction, check_positive
-from ..models.encoder import encoder_of, family_of, linears, open_linears
-from ..models.embedder import run_encoder, sentence_encoder
+from ..models.encoder import linears, open_linears
+from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
-from ..models.kinds import KINDS, check_head, embeds, predictions
+from ..models.kinds import KINDS, check_head, predictions
 from ..models.batches import TextTokens, batches_from, buckets_for, sentences, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
@@ -77,11 +77,11 @@ class PairedMoments(Moments):
 class LayerwiseRefit:
     "A dense and a compressed encoder side by side, a block at a time."
     def __init__(self, dense, small, packs, before=None):
-        self.dense, self.small, self.packs = encoder_of(dense), encoder_of(small), packs
+        self.dense, self.small, self.packs = Encoder(dense).base, Encoder(small).base, packs
         self.device, self.blocks = self.small.device, blocks_of(small, packs[0])
         before = dense if before is None else before
         *self.layers, self.before = ({l.name: l for l in linears(m)} for m in (dense, small, before))
-        self.keeps = [TextTokens(x['attention_mask'].to(self.device), family_of(small).batch_first) for x in packs]
+        self.keeps = [TextTokens(x['attention_mask'].to(self.device), Encoder(small).family.batch_first) for x in packs]
         names = [b.name for b in self.blocks]
         calls = [BlockCall.record(self.small, names, x) for x in packs]
         self.outs_dense = [BlockCall.record(self.dense, names[:1], x)[0].hidden for x in packs]
@@ -203,13 +203,13 @@ def see_head(self:LayerwiseRefit, enc, outs, p):
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
     with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
-        with hooked([(m, see(n)) for n, m in head_layers(enc).items()]): run_encoder(enc, self.packs[p])
+        with hooked([(m, see(n)) for n, m in head_layers(enc).items()]): Encoder(enc)(self.packs[p])
     return got
 
 @patch
 def see_embeddings(self:LayerwiseRefit, model, outs):
     "Embed the texts with a sentence encoder, from the last block's output."
-    enc, found = encoder_of(model), []
+    enc, found = Encoder(model).base, []
     for p, x in enumerate(self.packs):
         with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
             found.append(unmapped(model, [x]))
@@ -327,13 +327,13 @@ def _check_models(dense, before, small):
 def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
     "Copy the compressed model, and refit the copy and its head; return it with the embeddings of both, if any."
     new, before = copy.deepcopy(small), dense if before is None else before
-    packs = [x for x, _ in buckets_for(encoder_of(small), batches)]
+    packs = [x for x, _ in buckets_for(small, batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
         walk = cls(dense, new, packs, before)
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
-        if sentence_encoder(new) is None: return new, None
+        if Encoder(new).st is None: return new, None
         return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit41
@@ -358,8 +358,8 @@ def refit(
     check_fraction(holdout, 'holdout', zero=True)
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
-    for m in (dense, before, small): (check_head if holdout else encoder_of)(m)
-    angle = embeds(dense)
+    for m in (dense, before, small): (check_head if holdout else Encoder)(m)
+    angle = Encoder(dense).kind == 'embedding'
     _check_models(dense, before, small)
     fit, held = hold_out(batches_from(dense, batches), n_samples, holdout)
     if calibration is None:
@@ -372,9 +372,9 @@ def refit(
         options = {None: small, 'layers': new}
         if head and not angle:
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
-            plain, old = (head_layers(encoder_of(options[k])) for k in ('layers', None))
+            plain, old = (head_layers(Encoder(options[k]).base) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
-        if head and sentence_encoder(small) is not None:
+        if head and Encoder(small).st is not None:
             options['layers and map'] = aligned(dense, new, fit, held or fit, known=known)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)

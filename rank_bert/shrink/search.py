@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/shrink/search.ipynb #se000003
 from bisect import bisect_right
 from dataclasses import replace
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..settings import CompressConfig, option
 from .allocate import BudgetError
 from .decomposition import record_of
@@ -49,7 +49,7 @@ def search(
         for b in sequence_of(changed, config.max_changed):
             try: small = run(job, parts, at(b), whole)
             except BudgetError: return
-            if small.exported and not hasattr(encoder_of(small.model).forward, 'engine'):
+            if small.exported and not hasattr(Encoder(small.model).base.forward, 'engine'):
                 raise ValueError(f"{small.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
                     f"and guarantee over the export by export(..., {option('max_changed')})")
             if getattr(small.model, 'compression', None) is None:

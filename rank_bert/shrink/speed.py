@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.stats import binom
 from ..checks import check_name
-from ..models.encoder import encoder_of, input_names, linears
+from ..models.encoder import input_names, linears
+from ..models.kinds import Encoder
 from .allocate import BudgetError
 from .decomposition import MEASURES, record_of
 from .latency import in_turns, timed_call
@@ -47,12 +48,11 @@ def run_in_torch(
     length:int, # Tokens of each of them
 ): # Function without arguments
     "Prepare a run of an encoder in PyTorch on a batch of random tokens."
-    enc = copy.deepcopy(encoder_of(model)).eval()
-    words, gen = enc.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
+    enc = Encoder(copy.deepcopy(Encoder(model).base).eval())
+    words, gen = enc.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
     ids = torch.randint(words, (bs, length), generator=gen)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
-    x = {k: v.to(enc.device) for k, v in x.items() if k in input_names(enc)}
-    return torch.inference_mode()(partial(enc, **x))
+    return torch.inference_mode()(partial(enc, {k: v.to(enc.base.device) for k, v in x.items()}))
 
 def _turn(f, least=.05):
     "Take the median time of a call, over as many as fit into `least` seconds, after one to warm up."

@@ -12,7 +12,7 @@ import math
 from functools import partial
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.kinds import KINDS, prediction_of
 from ..lowrank.linalg import to_float64
 from ..models.batches import TextTokens
@@ -137,7 +137,7 @@ def cotangent(
     if fisher == 'true': v = row.draw(z.detach(), gen)
     elif kind == 'embedding' or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
-        f"and {type(encoder_of(model)).__name__} is neither: use 'true'")
+        f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
     elif y is None:
         raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which "
             "needs none")

@@ -19,7 +19,8 @@ from fastai.learner import Learner
 
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
-from ..models.encoder import encoder_of, linears
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from ..lowrank.plan import RankPlan, full_name
 from ..registry import Registry
@@ -146,14 +147,14 @@ class AdaLoRA(Callback):
 
     def before_fit(self):
         "Spread the steps that reduce the ranks over this fit."
-        self.tuner, self.steps, self.skipped = encoder_of(self.learn.model)._adapters.peft.base_model, 0, False
+        self.tuner, self.steps, self.skipped = Encoder(self.learn.model).base._adapters.peft.base_model, 0, False
         accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
         config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
         config.total_step, config.tinit, config.tfinal, config.rank_pattern = max(n, 1), n//10, 3*n//10, None
         self.tuner.rankallocator.reset_ipt()
     def after_loss(self):
         "Add the term for orthogonality."
-        w, named = self.tuner.peft_config['default'].orth_reg_weight, encoder_of(self.learn.model).named_parameters()
+        w, named = self.tuner.peft_config['default'].orth_reg_weight, Encoder(self.learn.model).base.named_parameters()
         if not (w and self.training): return
         ps = [p if 'lora_A' in n else p.T for n, p in named if 'lora_A' in n or 'lora_B' in n]
         off = sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)

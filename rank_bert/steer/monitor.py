@@ -19,7 +19,8 @@ from fastcore.imports import in_notebook
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..models.encoder import MORE_ROLES, ROLES, attentions, encoder_of, linears
+from ..models.encoder import MORE_ROLES, ROLES, linears
+from ..models.kinds import Encoder
 from ..io import new_file
 from ..see.metrics import rank_metrics
 from .history import history_table, plot_rank_history, read_records, write_records
@@ -86,10 +87,10 @@ def rows_of(self:RankMonitor, what, layers):
         same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
         sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
     sums = {l: x for l, x in sums.items() if x is not None}
-    enc, sizes = encoder_of(self.learn.model), {}
+    enc, sizes = Encoder(self.learn.model), {}
     if self.heads: # name of a layer -> rows of a head
-        own = {id(m): a.size for a in attentions(enc, optional=True) for m in (a.query, a.key, a.value)}
-        usual = lambda l: l.module.out_features//getattr(enc.config, 'num_attention_heads', 1)
+        own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
+        usual = lambda l: l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
         sizes = {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
     rows = layer_rows(what, sums, self.functions, sizes, self._from if what == 'update' else {})
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}

@@ -10,7 +10,8 @@ __all__ = []
 # %% ../../nbs/steer/optimizer_state.ipynb #4b4e0d73
 import torch
 from torch import nn
-from ..models.encoder import encoder_of, linears
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from ..lowrank.layers import LowRankLinear, replace_layers
 from ..lowrank.plan import record_plan
 from .project import check_own_weights, ranks_for
@@ -133,7 +134,7 @@ def factorise(
     init:str='spectral', # Key of `FACTOR_INITS`
 )->nn.Module: # The same model
     "Replace dense linear layers by factors, and keep the optimizer going."
-    make, enc, layers = FACTOR_INITS.find(init), encoder_of(model), linears(model)
+    make, enc, layers = FACTOR_INITS.find(init), Encoder(model).base, linears(model)
     ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
     layers = [l for l in layers if l.name in ranks]
     check_own_weights(model, layers)

@@ -13,7 +13,7 @@ from collections import namedtuple
 import torch
 from fastcore.basics import groupby
 from ..checks import check_count
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..shrink.decomposition import Decomposition
 from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
 from ..lowrank.plan import full_name
@@ -104,7 +104,7 @@ def check_own_weights(
         if hasattr(l.module, 'get_base_layer'):
             raise ValueError(f'{l.name} has an adapter, so it cannot be constrained: call merge_lora first')
         if any(id(p) not in own for p in l.module.parameters()):
-            raise ValueError(f'{l.name} of {type(encoder_of(model)).__name__} is a bare parameter, not a linear layer, '
+            raise ValueError(f'{l.name} of {type(Encoder(model).base).__name__} is a bare parameter, not a linear layer, '
                              'so it cannot be constrained: choose other roles=')
 
 # %% ../../nbs/steer/project.ipynb #12cb1416

@@ -14,7 +14,8 @@ from fastai.learner import Learner
 from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
-from ..models.encoder import encoder_of, linears
+from ..models.encoder import linears
+from ..models.kinds import Encoder
 from ..lowrank.layers import break_even
 from ..see.metrics import stable_rank
 from .optimizer_state import factorise
@@ -56,7 +57,7 @@ class LowRankSwitch(Constraint):
     def history(self): return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
     def state_dict(self): return dict(rows=self.rows, switched=self.switched)
     def load_state_dict(self, state):
-        self.rows, self.switched, self._encoder = state['rows'], state['switched'], encoder_of(self.learn.model)
+        self.rows, self.switched, self._encoder = state['rows'], state['switched'], Encoder(self.learn.model).base
         dense = {l.name for l in linears(self.learn.model) if l.rank is None}
         if plan := {n: r for n, r in self.switched.items() if r and n in dense}: to_factors(self.learn, plan)
     def stable_ranks(self, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
@@ -75,8 +76,8 @@ def look(self:LowRankSwitch, epoch, names):
 def before_fit(self:LowRankSwitch):
     "Measure the stable ranks, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
-    if self._encoder not in (None, encoder_of(self.learn.model)): self.rows, self.switched = [], {}
-    self._encoder = encoder_of(self.learn.model)
+    if self._encoder not in (None, Encoder(self.learn.model).base): self.rows, self.switched = [], {}
+    self._encoder = Encoder(self.learn.model).base
     Constraint.before_fit(self)
     if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
     if self.at is not None and self.at > self.n_epoch and self.waiting():

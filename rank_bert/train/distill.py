@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..checks import check_name, check_positive
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.base_models import BertWrapper
 from ..models.hooks import hooked
 from .distances import DISTIL_LOSSES, Seen, check_heads, match_layers
@@ -120,7 +120,7 @@ def before_fit(self:DistilCallback):
     if self.teacher is None:
         raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
     self.restore()
-    student, teacher = encoder_of(self.learn.model), model_of(self.teacher)
+    student, teacher = Encoder(self.learn.model).base, model_of(self.teacher)
     _check_pair(self.learn, self.teacher)
     if self.asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
@@ -174,7 +174,7 @@ def before_batch(self:DistilCallback):
     self.close()
     self._seen = None
     if asked:
-        self._watch = Watch(encoder_of(self.learn.model), any(o.hidden for o in asked),
+        self._watch = Watch(Encoder(self.learn.model).base, any(o.hidden for o in asked),
             any(o.attentions for o in asked))
 
 # %% ../../nbs/train/distill.ipynb #c708f8fd
@@ -193,7 +193,7 @@ def after_pred(self:DistilCallback):
     if out is None:
         raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
                          'nothing to compare: put the model into a BertWrapper')
-    with torch.no_grad(): theirs = self._model(**self._reader._inputs(x), **ask)
+    with torch.no_grad(): theirs = Encoder(self._model)(self._reader._inputs(x), **ask)
     mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), self._reader.kind
     def matched(o, layers):
         hidden = 'output_hidden_states' in ask and [o.hidden_states[i] for i in (0, *layers)]

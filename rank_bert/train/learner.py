@@ -27,7 +27,7 @@ from torch import nn
 from ..checks import check_positive
 from ..data.tokens import encode_texts, split_pairs
 from ..io import check_new, new_folder
-from ..models.encoder import encoder_of
+from ..models.kinds import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
 from ..models.opener import check_finite_weights, quiet_transformers
@@ -41,14 +41,14 @@ def train_only(
     names=None, # Names of the parameters that learners may train; all when None
 ):
     "Leave every parameter but `names` out of the groups of `encoder_splitter`."
-    encoder_of(model).trained_names = None if names is None else frozenset(names)
+    Encoder(model).base.trained_names = None if names is None else frozenset(names)
 
 # %% ../../nbs/train/learner.ipynb #9f8dde48
 def encoder_splitter(
     model:nn.Module, # Anything with one transformers classifier inside
 )->L: # Lists of parameters: embeddings, every layer, head
     "Split a model's parameters into groups by depth."
-    hf = encoder_of(model)
+    hf = Encoder(model).base
     base = getattr(hf, hf.base_model_prefix, hf)
     of = lambda m: [] if m is None else list(m.parameters())
     layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)),
@@ -118,13 +118,13 @@ def model_of(
     model, # Learner, transformers model, or any module that contains one
 )->nn.Module: # The transformers model inside
     "Find the transformers model in a learner or a module."
-    return encoder_of(model.model if isinstance(model, Learner) else model)
+    return Encoder(model.model if isinstance(model, Learner) else model).base
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
     "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
     @property
-    def hf_model(self): return encoder_of(self.model)
+    def hf_model(self): return Encoder(self.model).base
     @property
     def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
@@ -177,13 +177,13 @@ def default_lr(
     model:nn.Module, # A model from `get_pretrained_model`, or any module that contains one
 )->float: # 1e-3 from random weights, else 1e-4
     "Choose a learning rate by where the weights come from."
-    return 1e-3 if encoder_of(model).weights_from == 'random' else 1e-4
+    return 1e-3 if Encoder(model).base.weights_from == 'random' else 1e-4
 
 def default_epochs(
     learn:Learner, # From `encoder_learner` or `glue_learner`
 )->int: # 10 from random weights; from others 2, or 4 with fewer than 8,000 training rows
     "Choose the number of epochs by where the weights come from and how many training rows there are."
-    return 10 if encoder_of(learn.model).weights_from == 'random' else 4 if len(learn.dls.train_ds) < 8000 else 2
+    return 10 if Encoder(learn.model).base.weights_from == 'random' else 4 if len(learn.dls.train_ds) < 8000 else 2
 
 # %% ../../nbs/train/learner.ipynb #da887153
 @patch

@@ -14,7 +14,7 @@ from pathlib import Path
 from torch import nn
 
 from ..io import expanded
-from ..models.encoder import encoder_of, family_of
+from ..models.kinds import Encoder
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
@@ -60,11 +60,11 @@ def classifier_for(
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
     given, tok = isinstance(model, nn.Module), dls.tokenizer
-    hf = encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf = Encoder(model).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
     _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
-    if tok.padding_side not in ('left', family_of(hf).padding_side):
+    if tok.padding_side not in ('left', Encoder(hf).family.padding_side):
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")
         tok.padding_side = 'left'

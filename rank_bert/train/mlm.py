@@ -25,8 +25,8 @@ from transformers import AutoModelForMaskedLM, PreTrainedConfig, PreTrainedToken
 from ..checks import check_count, check_fraction, check_name, check_positive
 from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, read_corpus,
     split_documents, tokenize_corpus)
-from ..models.batches import positions_of
-from ..models.encoder import encoder_of, linears
+from ..models.kinds import Encoder
+from ..models.encoder import linears
 from ..models.base_models import BertWrapper, bert_config, evaluating
 from ..models.opener import load_checkpoint
 from ..lowrank.plan import apply_plan
@@ -81,8 +81,8 @@ class MaskedLM(BertWrapper):
     def forward(self, x): # the scores are `(hidden tokens, vocabulary)`
         m, at = self.model, x['masked_positions']
         head, inputs = MLM_HEADS.get(m.config.model_type), self._inputs(x)
-        if head is None: return m(**inputs).logits.flatten(0, 1).index_select(0, at)
-        return head(m, m.base_model(**inputs).last_hidden_state.flatten(0, 1).index_select(0, at))
+        if head is None: return Encoder(m)(inputs, compiled=True).logits.flatten(0, 1).index_select(0, at)
+        return head(m, Encoder(m.base_model)(inputs).last_hidden_state.flatten(0, 1).index_select(0, at))
 
 # %% ../../nbs/train/mlm.ipynb #565b7d88
 def is_saved_model(
@@ -94,7 +94,7 @@ def is_saved_model(
 # %% ../../nbs/train/mlm.ipynb #56a9ed00
 def _mlm_model(model, tokenizer):
     "Find, load or make a masked language model, with an embedding for each token."
-    if isinstance(model, nn.Module): return encoder_of(model)
+    if isinstance(model, nn.Module): return Encoder(model).base
     if is_saved_model(model):
         res, info = load_checkpoint(AutoModelForMaskedLM, model)
         if lost := sorted(info['missing_keys']):
@@ -128,7 +128,7 @@ def mlm_learner(
     set_seed(seed)
     hf = _mlm_model(model, dls.tokenizer)
     rows = dls.train_ds
-    longest = positions_of(hf) or getattr(hf.config, 'max_position_embeddings', rows.max_length)
+    longest = Encoder(hf).positions or getattr(hf.config, 'max_position_embeddings', rows.max_length)
     if hf.config.vocab_size < (vocab := len(rows.tokenizer)):
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {hf.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
