@@ -160,14 +160,14 @@ class ForwardWatch:
         outputs:bool=True, # Keep outputs of linear layers?
         hidden:bool=True, # Measure hidden states?
     ):
-        enc = Encoder(model)
-        self.tokens, self.batch_first = tokens, enc.family.batch_first
-        self.signature = inspect.signature(enc.base.forward)
+        view = Encoder(model)
+        enc, self.tokens, self.batch_first = view.base, tokens, view.family.batch_first
+        self.signature = inspect.signature(enc.forward)
         self.outputs, self.residuals, self.keep, self.seconds = {}, [], None, 0.
-        at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in enc.layers() if hidden)
+        at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in view.layers() if hidden)
         blocks = dict.fromkeys(m.group()[1:] for m in at if m) # their names, from the first
         hooks = [(l.module, partial(self.keep_output, l.name)) for l in layers if outputs]
-        hooks += [(enc.base.get_submodule(b), self.keep_residual) for b in blocks]
+        hooks += [(enc.get_submodule(b), self.keep_residual) for b in blocks]
         self.hooks = ExitStack()
         for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)): self.hooks.enter_context(h)
 
