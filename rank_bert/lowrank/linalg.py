@@ -14,7 +14,7 @@ import torch, torch.nn as nn
 from scipy.linalg.lapack import dpotrf
 from ..models.batches import split_batch
 from ..models.encoder import linears
-from ..models.hooks import set_attr
+from ..models.hooks import outside, set_attr
 from ..checks import check_count
 
 # %% ../../nbs/lowrank/linalg.ipynb #c2a60ef1
@@ -133,7 +133,7 @@ def bf16_matmul(
 ):
     "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
     matmul = getattr(torch.backends.mkldnn, 'matmul', None)
-    free = getattr(matmul, 'fp32_precision', None) in ('none', 'bf16') and torch.backends.cuda.math_sdp_enabled()
+    free = outside(matmul, 'fp32_precision', None) == 'none' and torch.backends.cuda.math_sdp_enabled()
     amx, device = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16'), next(model.parameters()).device
     longest = max((split_batch(o)[0]['attention_mask'].shape[1] for o in texts), default=0)
     with ExitStack() as stack:

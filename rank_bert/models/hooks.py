@@ -35,6 +35,15 @@ def set_attr(
                 holder[0] -= 1
                 if not holder[0]: setattr(o, name, _holders.pop((id(o), name))[1])
 
+def outside(
+    o, # Object
+    name:str, # Attribute
+    default=None, # If it has no such attribute
+): # Its value
+    "Look up the value of an attribute that it has outside of all blocks of `set_attr`."
+    held = _holders.get((id(o), name))
+    return held[1] if held else getattr(o, name, default)
+
 # %% ../../nbs/models/hooks.ipynb #64adcf98
 @contextmanager
 def frozen(
