@@ -51,6 +51,8 @@ class RankPlanQuantizer(HfQuantizer):
         return config
     update_attn_implementation = update_tp_plan
 
+    def update_weight_conversions(self, weight_conversions, model): return [] # we write modules as they are
+
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         reshape_heads(model, self.quantization_config.heads)
         reshape_neurons(model, self.quantization_config.neurons)

@@ -193,8 +193,12 @@ def record_plan(
     if again: sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
     for m in enc.modules(): # other models may share its configs
         if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
-    record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)
-    for cfg in {id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values():
+    record, parts = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes), [m for m in enc.modules()
+        if isinstance(m, PreTrainedModel)]
+    for m in parts: # what transformers does to weights before it writes them has no meaning for factors
+        if plan or sizes: m._weight_conversions = []
+        elif vars(m).get('_weight_conversions') == []: del m._weight_conversions
+    for cfg in {id(m.config): m.config for m in parts}.values():
         if (plan or sizes) and not any(hasattr(vars(c).get('save_pretrained'), '_before') for c in type(cfg).__mro__):
             raise ImportError(f'rank_bert has no hook in {type(cfg).__name__} of this transformers, so what you save '
                 'would open elsewhere with random weights: update rank_bert, or install another transformers')

@@ -28,9 +28,13 @@ def reshape_block(
         if type(m) is not nn.Linear:
             raise ValueError(f"{a.name} has a {type(m).__name__} where heads need an nn.Linear: "
                 "truncate heads first and factorise afterwards, or begin with to_dense(model)")
+    if size != a.size and not hasattr(a.module, 'attention_head_size'):
+        raise ValueError(f"{a.name} turns its {a.size} features by the position, so it must keep them: leave out heads")
     new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
     replace_layers(enc, dict(zip(old, new)))
-    a.module.attention_head_size, a.module.num_attention_heads, a.module.all_head_size = size, n, n*size
+    sizes = dict(attention_head_size=size, num_attention_heads=n, n_heads=n, all_head_size=n*size, dim=n*size)
+    for k, v in sizes.items():
+        if hasattr(a.module, k): setattr(a.module, k, v)
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
 
 # %% ../../nbs/lowrank/structure.ipynb #00heads3
@@ -40,7 +44,7 @@ def attentions_of(
     "List the attention blocks whose heads can be changed; raise `ValueError` if there are none."
     if found := (enc := Encoder(model)).attentions: return found
     raise ValueError(f"{type(enc.base).__name__} (model type {enc.base.config.model_type!r}) has no attention blocks "
-        "laid out as BERT's: its heads cannot be changed")
+        "that can have fewer heads on their own")
 
 def reshape_heads(
     model:nn.Module, # A transformers model of BERT's family, or any module that contains one; changed in place
@@ -81,10 +85,10 @@ def reshape_neurons(
     parts = {enc.short_name(f.outer.name): f for f in enc.feed_forwards} if neurons else {}
     for name, n in neurons.items():
         if name not in parts: raise ValueError(f"there are no neurons before {name!r}: choose from {', '.join(parts)}")
-        (inner, outer), full = (l.module for l in parts[name]), parts[name].outer.shape[1]
+        inner, outer, full = [l.module for l in parts[name].inner], parts[name].outer.module, parts[name].outer.shape[1]
         check_count(n, f'the neurons before {name}', most=full)
-        replace_layers(enc.base, {inner: resized(inner, inner.in_features, inner.out_features//full*n),
-                                  outer: resized(outer, n, outer.out_features)})
+        new = {m: resized(m, m.in_features, m.out_features//full*n) for m in inner}
+        replace_layers(enc.base, new | {outer: resized(outer, n, outer.out_features)})
 
 # %% ../../nbs/lowrank/structure.ipynb #cost0004
 @torch.no_grad()
@@ -102,7 +106,7 @@ def widen(
         if new.bias is not None: new.bias[rows] = old.bias
     places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
     for a in (o for o in view.attentions if view.short_name(o.name) in heads):
-        n, size = enc.config.num_attention_heads, enc.config.hidden_size//enc.config.num_attention_heads
+        n, size = view.config_heads
         h, s = heads[view.short_name(a.name)]
         if h > n or s > size:
             raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} "
@@ -111,9 +115,11 @@ def widen(
         for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)
     for f in (o for o in view.feed_forwards if view.short_name(o.outer.name) in narrow):
-        inner, outer, n = f.inner.module, f.outer.module, f.outer.shape[1]
-        halves = inner.out_features//n # two where one half gates the other
-        wide = resized(inner, inner.in_features, halves*full), resized(outer, full, outer.out_features)
-        put_into(wide[0], inner, rows=places(halves, n, full))
-        put_into(wide[1], outer, columns=slice(n))
-        replace_layers(enc, {inner: wide[0], outer: wide[1]})
+        outer, n = f.outer.module, f.outer.shape[1]
+        new = {outer: resized(outer, full, outer.out_features)}
+        put_into(new[outer], outer, columns=slice(n))
+        for m in (l.module for l in f.inner):
+            halves = m.out_features//n # two where one half gates the other
+            new[m] = resized(m, m.in_features, halves*full)
+            put_into(new[m], m, rows=places(halves, n, full))
+        replace_layers(enc, new)

@@ -77,6 +77,14 @@ def are_texts(
     return isinstance(first, str) or bool(pair)
 
 @patch(as_prop=True)
+def padding(self:Encoder)->dict: # Settings of `collate`
+    "Look up what batches are padded with, on which side, and to a multiple of which length."
+    config = self.base.base_model.config
+    windows = getattr(config, 'attention_window', 1) # Longformer would pad further
+    return dict(pad=getattr(config, 'pad_token_id', None) or 0, side=self.family.padding_side,
+        window=windows if isinstance(windows, int) else max(windows))
+
+@patch(as_prop=True)
 def positions(self:Encoder)->int: # None where it knows positions relative to each other only
     "Count the tokens of the longest text for which a model has positions."
     parts = self.base.named_modules()
@@ -167,12 +175,13 @@ def collate(
     rows, # `sentences`
     pad:int=0, # Padding token
     side:str='right', # Where padding goes: 'right' or 'left'
+    window:int=1, # Make the length a multiple of this
 )->tuple: # Dict of tensors, and labels or None
     "Stack sentences, padded to the longest."
     xs, ys = zip(*rows)
     if odd := set().union(*(set(x)^set(xs[0]) for x in xs)):
         raise ValueError(f"all batches must have the same inputs: only some have {min(odd)!r}")
-    end = max(len(x['attention_mask']) for x in xs)
+    end = -(-max(len(x['attention_mask']) for x in xs)//window)*window
     gap = lambda v: [end - len(v), 0] if side == 'left' else [0, end - len(v)]
     fit = lambda k, v: F.pad(v, [0, 0]*(v.ndim - 1) + gap(v), value=pad if k == 'input_ids' else 0) if v.ndim else v
     y = None if any(y is None for y in ys) else torch.stack([torch.as_tensor(y) for y in ys])
@@ -182,20 +191,19 @@ def collate(
 def buckets(
     rows, # `sentences`
     tokens:int=2048, # Most tokens in a pack, padding included; a longer sentence is a pack of its own
-    window:int=1024, # Sentences to sort at a time
-    pad:int=0, # Padding token
-    side:str='right', # Where padding goes: 'right' or 'left'
+    ahead:int=1024, # Sentences to sort at a time
+    **padding # As for `collate`
 ):
     "Yield batches `(dict, y)` of sentences of similar length."
     rows, size = iter(rows), lambda r: len(r[0]['attention_mask'])
-    while held := sorted(islice(rows, window), key=size):
+    while held := sorted(islice(rows, ahead), key=size):
         pack = held[:1]
         for r in held[1:]:
             if (len(pack) + 1)*size(r) > tokens:
-                yield collate(pack, pad, side)
+                yield collate(pack, **padding)
                 pack = []
             pack.append(r)
-        yield collate(pack, pad, side)
+        yield collate(pack, **padding)
 
 # %% ../../nbs/models/batches.ipynb #43547299
 def buckets_for(
@@ -209,14 +217,13 @@ def buckets_for(
     known = dict(input_ids=getattr(enc.get_input_embeddings(), 'num_embeddings', None),
         token_type_ids=getattr(enc.config, 'type_vocab_size', None))
     known = {k: n for k, n in known.items() if n and (k, n) != ('token_type_ids', 1)}
-    pad = getattr(enc.config, 'pad_token_id', None) or 0
-    for x, y in buckets(sentences(batches, n_samples), pad=pad, side=view.family.padding_side):
+    for x, y in buckets(sentences(batches, n_samples), **view.padding):
         for k in [k for k in known if k in x]:
             low, high = (o.item() for o in x[k].aminmax())
             if x[k].is_floating_point() or not 0 <= low <= high < known[k]:
                 raise ValueError(f"a batch has {k} from {low} to {high}, and the model knows whole numbers from 0 to "
                     f"{known[k] - 1}: tokenise with the model's own tokenizer")
-        if most and (length := x['attention_mask'].shape[1]) > most:
+        if most and (length := x['attention_mask'].any(0).nonzero()[-1].item() + 1) > most:
             raise ValueError(f"a text has {length:,} tokens, and the model has positions for {most:,}: truncate it, as "
                 f"in tokenizer(texts, truncation=True, max_length={most})")
         yield x, y
@@ -233,7 +240,8 @@ class TextTokens:
 
     def turned(self, t):
         "Put texts first."
-        return t if self.batch_first or t.ndim < 3 else t.transpose(0, 1)
+        turn = t.ndim > 2 and (not self.batch_first or len(t) != len(self.mask) == t.shape[1]) # Longformer's attention
+        return t.transpose(0, 1) if turn else t
 
     def is_text(self, t):
         "Tell whether `t` has a row for every token, with or without padding."

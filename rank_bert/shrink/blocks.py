@@ -49,7 +49,10 @@ class BlockCall:
     def __init__(self, args, kwargs):
         self.args, self.kwargs = list(args), dict(kwargs)
         places = [(self.args, i) for i in range(len(args))] + [(self.kwargs, k) for k in kwargs]
-        self.into, self.key = next((d, k) for d, k in places if self.hidden_in([d[k]], None) is not None)
+        found = [(d, k) for d, k in places if self.hidden_in([d[k]], None) is not None]
+        if not found: raise ValueError("no module holds a whole layer of this encoder, so there is nothing to refit block by "
+            "block: leave out refit, as in 'neurons+kfac'")
+        self.into, self.key = found[0]
         self.hidden, self.into[self.key] = self.into[self.key], None
 
     def __call__(self, block, out):

@@ -88,9 +88,9 @@ class _Collector:
 
     def see_input(self, l, x, y):
         "Count the input `x` of a layer, and its gradient when that comes back."
-        if not (self.keep.is_text(x) or self.positions):
+        if not (self.keep.is_text(x) or self.positions or l.role == 'other' and self.family.names):
             raise ValueError(f"{l.name} gets an input of shape {tuple(x.shape)} for a batch of "
-                f"{tuple(self.keep.mask.shape)}")
+                f"{tuple(self.keep.mask.shape)}, which is not one row a token: pass no texts, and take svd")
         if l.name not in self.layers:
             # one that reads the same tensor as the layer before shares its input
             shared = self.last[1] if self.last and self.last[0] is x and not self.positions else None

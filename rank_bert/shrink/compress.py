@@ -29,10 +29,10 @@ def default_recipe(
     if isinstance(data, Decomposition): return data.method
     texts, whole = data is not None and not job.ready, False
     if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
-    dense = parts and all(type(l.module) is nn.Linear for f in parts for l in f)
+    dense = parts and all(type(l.module) is nn.Linear for f in parts for l in (*f.inner, f.outer))
     narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
     narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
-    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*texts
+    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*(texts and bool(job.encoder.blocks))
 
 # %% ../../nbs/shrink/compress.ipynb #b0d8abcd
 SEARCHES = dict(max_changed=search, speedup=speed_search) # for other limits, one run

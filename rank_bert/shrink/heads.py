@@ -89,10 +89,10 @@ def truncate_heads(
         a = blocks[check_count(i, 'layer', least=0, most=len(blocks)-1)]
         check_count(r, f'the rank of the heads of layer {i}', most=a.size)
         if calibration is not None: # roots of what weighs the error: input with a 1 appended, gradient at the output
-            s = calibration.needed(a.name+'.query', 'truncate_heads', 'mean', 'covariance')
+            s = calibration.needed(a.layers[0].name, 'truncate_heads', 'mean', 'covariance')
             mean, cov = s['mean'].double(), s['covariance'].double()
             one = Statistics(mean=torch.cat([mean, mean.new_ones(1)]), covariance=nn.functional.pad(cov, (0, 1, 0, 1)))
-            g = calibration[a.name.removesuffix('self')+'output.dense'].get('grad_second_moment')
+            g = calibration[a.layers[3].name].get('grad_second_moment')
             lx, lg = damped_root(one.second_moment()), None if g is None else damped_root(g)
         c, bias = head_matrices(a), a.output.bias
         tq, tk = best_mixings(c.query, c.key, r, lx, lx)
@@ -110,7 +110,7 @@ def head_importance(
     "Predict what leaving out each head costs."
     found = []
     for a in _finite_attentions(model):
-        name, w = a.name.removesuffix('self')+'output.dense', head_matrices(a).output
+        name, w = a.layers[3].name, head_matrices(a).output
         s = calibration.needed(name, 'head_importance', 'weighted_covariance', 'grad_second_moment')
         c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size))
         c = c.diagonal(dim1=0, dim2=2).permute(2, 0, 1) # (heads, size, size)
@@ -147,7 +147,7 @@ def prune_heads(
         if not drop: continue
         a, c, bias = blocks[i], head_matrices(blocks[i]), blocks[i].output.bias
         if bias is not None and calibration is not None:
-            name = a.name.removesuffix('self')+'output.dense'
+            name = a.layers[3].name
             best = 'weighted_mean' if 'weighted_mean' in calibration[name] else 'mean'
             mu = calibration.needed(name, 'prune_heads', best)[best].double().view(-1, a.size)
             bias = bias+torch.einsum('hos,hs->o', c.output[drop], mu[drop]).to(bias)

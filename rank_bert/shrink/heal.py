@@ -34,9 +34,7 @@ class Healing:
         self.memory = memory # most numbers to keep of what the dense model computed
         self.dense, self.model = dense, copy.deepcopy(small).eval()
         self.rows = [(x, torch.tensor(i)) for i, (x, _) in enumerate(rows)]
-        enc = Encoder(small)
-        pad = getattr(enc.base.config, 'pad_token_id', None) or 0
-        self.packing = dict(tokens=2**40, pad=pad, side=enc.family.padding_side)
+        self.packing = dict(tokens=2**40, **Encoder(small).padding)
         x, _ = next(buckets(self.rows[:1], **self.packing))
         def on_the_way(m): # blocks at a third and at two thirds
             with open_linears(m), torch.no_grad(): names = [b.name for b in blocks_of(m, x)]

@@ -87,13 +87,17 @@ def narrow(
     calibration, # A `Calibration` of the model as it was
 ):
     "Give a feed-forward part fewer neurons, and let them make up for the others."
-    (inner, outer), rows = (l.module for l in f), inner_rows(*f, keep)
+    outer = f.outer.module
     mean, c, _ = neuron_inputs(f, calibration)
     w = to_float64(outer.weight)
     new_w = torch.cholesky_solve((w@c[:, keep]).T, damped_root(c[keep[:, None], keep], 1e-4)).T # the regression
-    new_in, new_out = resized(inner, inner.in_features, len(rows)), resized(outer, len(keep), outer.out_features)
-    new_in.weight.copy_(inner.weight[rows])
+    new_out = resized(outer, len(keep), outer.out_features)
     new_out.weight.copy_(new_w)
-    if inner.bias is not None: new_in.bias.copy_(inner.bias[rows])
     if outer.bias is not None: new_out.bias.copy_(outer.bias + w@mean - new_w@mean[keep])
-    replace_layers(enc, {inner: new_in, outer: new_out})
+    new = {outer: new_out}
+    for l in f.inner:
+        rows, m = inner_rows(l, f.outer, keep), l.module
+        new[m] = resized(m, m.in_features, len(rows))
+        new[m].weight.copy_(m.weight[rows])
+        if m.bias is not None: new[m].bias.copy_(m.bias[rows])
+    replace_layers(enc, new)

@@ -55,23 +55,22 @@ def prunables(
     fixed=(), # Names of layers that must stay as they are
 )->list: # `Prunable`s
     "List the parts of an encoder that can get narrower, with what that costs."
-    layer, found = {l.module: l for l in linears(model)}, []
+    found = []
     if 'heads' in kinds:
         for a, v in zip(attentions_of(model), head_importance(model, calibration)):
-            inner = [layer[m] for m in (a.query, a.key, a.value)]
-            found.append(Prunable('heads', a, inner, layer[a.output], partial(_head_levels, a, v)))
+            found.append(Prunable('heads', a, a.layers[:3], a.layers[3], partial(_head_levels, a, v)))
     if 'neurons' in kinds:
         refuse_adapters(model)
         finite_weights(model)
         if not (parts := (enc := Encoder(model)).feed_forwards):
             kind = enc.base.config.model_type
             raise ValueError(f"model type {kind!r} has no feed-forward layers that we know: `add_family` names them")
-        if odd := [m for f in parts for m in (f.inner.module, f.outer.module) if type(m) is not nn.Linear]:
+        if odd := [m for f in parts for m in (l.module for l in (*f.inner, f.outer)) if type(m) is not nn.Linear]:
             raise ValueError(f"a feed-forward part has a {type(odd[0]).__name__} where neurons need an nn.Linear: "
                 "prune neurons first and factorise afterwards, or begin with to_dense(model)")
         for f in parts:
             inputs = neuron_inputs(f, calibration)[1:]
-            found.append(Prunable('neurons', f, [f.inner], f.outer, partial(removals, f.outer.weight, *inputs, steps)))
+            found.append(Prunable('neurons', f, f.inner, f.outer, partial(removals, f.outer.weight, *inputs, steps)))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]
 
 # %% ../../nbs/shrink/prune.ipynb #0joint12

@@ -307,7 +307,7 @@ def plain_svd(
     return new
 
 # %% ../../nbs/shrink/refit.ipynb #0refit40
-_INNER = dict(query=0, key=0, value=0, attention_output=1, ffn_in=0, ffn_out=1) # the side of heads and neurons
+_INNER = dict(query=0, key=0, value=0, attention_output=1, ffn_in=0, ffn_gate=0, ffn_out=1) # the side of heads and neurons
 
 def _check_models(dense, before, small):
     "Raise unless `small` is `before` with some layers factorised, and `before` is `dense` but for heads and neurons."

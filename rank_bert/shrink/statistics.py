@@ -119,7 +119,8 @@ class Moments:
         "Return mean and covariance in float32, the same tensors each time."
         if self.done is None:
             m, second = self.shifted()
-            self.done = (m + self.shift).float(), second.addr_(m, m, alpha=-1).float()
+            m0 = m if self.shift is None else m + self.shift # no gradient has come back
+            self.done = m0.float(), second.addr_(m, m, alpha=-1).float()
         return self.done
 
 # %% ../../nbs/shrink/statistics.ipynb #0288549e
