@@ -100,7 +100,7 @@ def bench_compress(
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     batches = list(islice(cycle(batches), math.ceil(rows.n_train/fit.bs)))
     what = _stages(dense.to(device), batches, budget)
-    calls = {k: partial(timed_call, f, device) for k, (f, _) in what.items()}
+    calls = {k: partial(timed_call, f) for k, (f, _) in what.items()}
     t = take_turns(calls, latency.repeats, progress).round(3)
     t['peer'] = [peer for _, peer in what.values()]
     t['ratio'] = (t['median']/t['median'][t.peer].clip(1e-3).to_numpy()).round(2)
@@ -151,12 +151,11 @@ def _tensor_bytes(v):
 @torch.inference_mode()
 def milliseconds(
     f, # Function without arguments
-    device='cpu', # Where it computes
 )->float:
     "Take the median time of a call, over as many as fit into 0.2 seconds, after one to warm up."
     f() # others have had the cache since the last turn
     took = []
-    while sum(took) < .2: took.append(timed_call(f, device))
+    while sum(took) < .2: took.append(timed_call(f))
     return 1e3*float(np.median(took))
 
 # %% ../../nbs/commands/bench.ipynb #5e49bed5
@@ -167,7 +166,7 @@ def _infer_rows(variants, bs, length, repeats, progress, **about):
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     with torch.inference_mode(): # the first pass, which warms up
         peak = {k: _peak_memory(partial(m, **x), ids.device)*2**20/1e6 for k, (m, _) in variants.items()}
-    calls = {k: partial(milliseconds, partial(m, **x), ids.device) for k, (m, _) in variants.items()}
+    calls = {k: partial(milliseconds, partial(m, **x)) for k, (m, _) in variants.items()}
     t = take_turns(calls, repeats, progress)
     t = t[['least', 'median']].rename(columns={'least': 'ms'})
     t['speedup'] = t.ms['dense']/t.ms

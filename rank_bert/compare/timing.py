@@ -81,7 +81,7 @@ def time_models(
             warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     torch.set_rng_state(state)
     busy, start = busy_elsewhere(), time.perf_counter()
-    times = in_turns({k: partial(timed_call, f, device) for k, f in passes.items()}, repeats, 2, progress)
+    times = in_turns({k: partial(timed_call, f) for k, f in passes.items()}, repeats, 2, progress)
     load = None if busy is None else max(0., (busy_elsewhere() - busy)/(time.perf_counter() - start))
     low, median, high = np.quantile(1000*np.array(list(times.values())), (.25, .5, .75), axis=1)
     return {k: dict(latency_ms=b, latency_iqr_ms=c - a, latency_dense_ms=median[0], latency_load=load,

@@ -109,7 +109,9 @@ def damped_root(
     for k in range(100):
         damped = c.clone()
         damped.diagonal().add_(damping*10**k*scale)
-        if c.device.type != 'cpu': root, failed = torch.linalg.cholesky_ex(damped)
+        if c.device.type != 'cpu':
+            root, failed = torch.linalg.cholesky_ex(damped)
+            failed = failed or not all_finite(root) # cuSOLVER may give NaN and say nothing
         else: root, failed = dpotrf(damped.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
         if failed: continue
         root = torch.as_tensor(root)

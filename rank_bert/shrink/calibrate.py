@@ -243,9 +243,9 @@ def check(self:Calibration,
 def check_calibration(
     value, # What the caller passed
     model:nn.Module, # A transformers model, or any module that contains one
-)->Calibration: # `value`
+)->Calibration: # `value`, moved to where the model is
     "Raise `ValueError` unless `value` is a `Calibration` of `model`."
     if not isinstance(value, Calibration):
         raise ValueError(f"a calibration is what calibrate(model, batches) returns, got {short_repr(value)}")
     value.check(model)
-    return value
+    return value.to(next(model.parameters()).device)

@@ -49,12 +49,11 @@ class LatencyTable:
 # %% ../../nbs/shrink/latency.ipynb #acc6f1d9
 def timed_call(
     f, # Function without arguments
-    device='cpu', # Where it computes
 )->float: # Seconds
-    "Time a call."
+    "Time a call, up to the end of what it has a GPU do."
     start = time.perf_counter()
     f()
-    if torch.device(device).type == 'cuda': torch.cuda.synchronize()
+    if torch.cuda.is_initialized(): torch.cuda.synchronize()
     return time.perf_counter() - start
 
 # %% ../../nbs/shrink/latency.ipynb #lat-turn2
@@ -99,7 +98,7 @@ def measure_latency(
         if prepare: layers = {r: prepare(l) for r, l in layers.items()}
         least = []
         for t in tokens:
-            calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like)), device) for r, l in layers.items()}
+            calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like))) for r, l in layers.items()}
             least.append({r: min(v) for r, v in in_turns(calls, repeat, warmup=1).items()})
         big, *others = least
         slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.) # as a multiple of dense

@@ -296,7 +296,8 @@ def check(self:Job,
         data.check(self.dense, (parts[0].chooses or [parts[0].name])[-1])
         self.cache['decomposition'], data = (((), data.method), data), data.calibration
     elif self.ready and any(p.needs for p in parts): data.check(self.dense) # 'svd' looks at nothing
-    if isinstance(data, Calibration): self.cache['calibration'] = ((), None), data
+    if isinstance(data, Calibration):
+        self.cache['calibration'] = ((), None), data.to(next(self.dense.parameters()).device)
     check_recipe(parts, config, self.data is not None and not self.ready, self.learner is not None, self.ready)
     for kinds in (p.chooses for p in parts if p.chooses):
         method = next((k for k in kinds if k not in NARROWS), None)

@@ -123,6 +123,9 @@ def model_of(
 # %% ../../nbs/train/learner.ipynb #da5162fa
 class EncoderLearner(Learner):
     "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.model.to(self.dls.device) # where the batches are, and not only once it fits
     @property
     def hf_model(self): return Encoder(self.model).base
     @property

@@ -14,7 +14,7 @@ import numpy as np, torch
 from fastai.callback.core import CancelEpochException
 from fastai.callback.tracker import TrackerCallback
 from fastai.callback.training import GradientAccumulation
-from fastai.torch_core import get_model, num_distrib, rank_distrib, set_seed
+from fastai.torch_core import get_model, num_distrib, rank_distrib, set_seed, to_device
 from fastcore.basics import patch
 from fastcore.foundation import L
 from torch import distributed
@@ -151,7 +151,7 @@ def before_fit(self:ResumeFit):
         else: self._later.append((c, state)) # they forget in before_fit
     model = get_model(self.learn.model)
     model.load_state_dict(s['model'])
-    self.opt.load_state_dict(s['opt'])
+    self.opt.load_state_dict(to_device(s['opt'], next(model.parameters()).device))
     for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
     vars(_fastai_loader(self.dls.train)).update(s['loader'])
     self.begin, self.resume, self._restore = s['epoch'], False, s
