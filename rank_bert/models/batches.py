@@ -61,13 +61,18 @@ def tokenizer_of(
     model:nn.Module, # A transformers model, or any module that contains one
 ): # Tokenizer
     "Find the tokenizer of a model: its own, or the one beside its weights."
-    from transformers import AutoTokenizer # takes a second to import
+    from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
     if (tok := getattr(model, 'tokenizer', None)) is not None: return tok
     name = encoder_of(model).name_or_path
-    try: return AutoTokenizer.from_pretrained(name)
+    try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError, TypeError) as e:
         raise ValueError(f"texts need a tokenizer, and there is none at {name!r}, where the model comes from: tokenise "
             "them yourself, and pass batches") from e
+    rows = encoder_of(model).get_input_embeddings().num_embeddings
+    if rows not in (len(tok), saved.get('vocab_size')):
+        warnings.warn(f'the model has {rows:,} rows for words, and the tokenizer at {name!r} {len(tok):,} tokens: if you added '
+            'some, they are unknown there, so tokenise with your own tokenizer, and pass batches')
+    return tok
 
 def are_texts(
     data, # Anything

@@ -32,7 +32,7 @@ from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
-from .match import classifier_for
+from .match import classifier_for, label_order, name_labels
 from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, score
 
 # %% ../../nbs/train/learner.ipynb #6e413cb1
@@ -128,6 +128,7 @@ class EncoderLearner(Learner):
     @property
     def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
+        if event_name == 'before_fit' and not hasattr(self, 'lr_finder'): name_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
         if event_name != 'after_loss' or self.lock.locked() or hasattr(self, 'lr_finder') or not len(self.yb): return
@@ -191,6 +192,10 @@ def logits(self:EncoderLearner,
     dl=None, # Data loader with labels; default: the validation set
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
     "Predict logits for a data loader."
+    have, at = label_order(self.hf_model.config, self.dls)
+    if at != [*range(len(have))]:
+        raise ValueError(f'the labels are {[*self.dls.vocab]} in the data and {have} in the model, which was not trained '
+                         'on these: fit it, or pass the labels in its order, as vocab')
     device, outs, targs = next(self.model.parameters()).device, [], []
     with evaluating(self.model):
         for x, *y in self.dls.valid if dl is None else dl:
