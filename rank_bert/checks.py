@@ -108,10 +108,7 @@ def check_texts(
     return texts
 
 # %% ../nbs/checks.ipynb #1abe1012
-def text_rows(
-    texts, # A text, a tuple of two, or a list (series, array, frame) of either
-    n:int=None, # How many texts a row should have; None: as many as the first one
-)->list: # Strings, or tuples of two
+def text_rows(texts, n=None)->list: # Strings, or tuples of two; `n` is how many a row should have, None: as the first
     "Make a list of texts or pairs, or raise `TypeError` at the first row that is another."
     if isinstance(texts, (str, tuple)) or not isinstance(texts, Iterable): texts = [texts]
     if hasattr(texts, 'to_numpy'): texts = texts.to_numpy() # a frame would give the names of its columns

@@ -20,8 +20,7 @@ from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, guarantee_of
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, texts_per_row
-from rank_bert.commands.shell import (command, label_names, printable, read_texts, say, say_json, say_scores,
-    text_items)
+from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
 from ..settings import Fit, Rows, in_shell, option, text_as
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
@@ -112,8 +111,7 @@ class Prediction(NamedTuple):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
         if kind.labelled and len(each) < len(p):
-            raise ValueError(f'two labels of the model have one name, {labels}: tell them apart in id2label of its '
-                             'config.json')
+            raise ValueError(f'two labels of the model have one name, {labels}: rename one in id2label of its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:

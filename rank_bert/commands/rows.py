@@ -24,10 +24,6 @@ _OWN = dict(data=check_text,
             text_cols=lambda value, name: value and check_each(value, name, check_text), # None: they are found
             label_col=check_text, valid=lambda value, name: value, split_seed=partial(check_count, least=0))
 
-def data_digest(path)->str:
-    "Compute a fingerprint of a file, or of a folder that `save_to_disk` wrote."
-    return digest(*sorted(f for f in [Path(path), *Path(path).rglob('*')] if f.is_file()))
-
 def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder does not tell
     "Read from the `results.json` of a folder which rows it was fine-tuned on."
     saved, f = saved_settings(folder), Path(folder)/'results.json'
@@ -38,9 +34,9 @@ def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder d
     if not Path(data).exists():
         raise FileNotFoundError(f"{data} is not there any more, and {f} says that {folder} was fine-tuned on it: pass "
                                 '--data with the file')
-    if (was := saved.get('digest')) and was != data_digest(data):
-        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so that rows which we set aside may be '
-                      'rows that it has learned: pass --data with others')
+    if (was := saved.get('digest')) and was != digest(Path(data)):
+        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so it may have learned rows that we set '
+                      'aside: pass --data with others')
     return {k: saved[k] for k in _OWN} | dropped | dict(digest=was) | labels_of(folder)
 
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
@@ -62,8 +58,8 @@ def rows_of(
     t = glue_task(rows.task or known['task'])
     if folder and (n := len(label_names(folder))) != t.num_labels:
         raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
-    source = str(check_source(rows.source or known.get('source'), t.name))
-    return dict(task=t.name, source=source) | (dict(vocab=labels_of(folder)['vocab']) if folder else {})
+    own = dict(vocab=labels_of(folder)['vocab']) if folder else {}
+    return dict(task=t.name, source=str(check_source(rows.source or known.get('source'), t.name))) | own
 
 # %% ../../nbs/commands/rows.ipynb #48893408
 def without_empty(
@@ -97,7 +93,7 @@ def rows_record(
     own = {k: v for k, v in rows.items() if k not in ('vocab', 'regression')}
     if 'task' in rows: return dict(own, task=learn.task)
     return dict(own, text_cols=list(learn.dls.text_cols), labels=learn.dls.vocab and list(learn.dls.vocab),
-                digest=rows.get('digest') or data_digest(rows['data']))
+                digest=rows.get('digest') or digest(Path(rows['data'])))
 
 # %% ../../nbs/commands/rows.ipynb #8abc8e41
 def longest_input(

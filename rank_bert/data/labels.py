@@ -43,10 +43,7 @@ def is_unnamed(names)->bool: # Are they LABEL_0, LABEL_1 and so on?
     "Tell whether nobody named the labels of a model."
     return all(re.fullmatch(r'label_\d+', str(o), re.IGNORECASE) for o in names)
 
-def match_labels(
-    names:list, # Labels of a model, in the order of its outputs
-    labels, # Labels of data
-)->list: # The place of each among `names`; None for one that is not there
+def match_labels(names, labels)->list: # The place of each label among `names`; None for one that is not there
     "Find labels of data among those of a model: by name, whatever its capitals, and `LABEL_1` by 1."
     key = lambda o: re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
     ids = {f(o): i for f in (key, class_name) for i, o in enumerate(names)}
@@ -85,8 +82,7 @@ def _is_hot(rows):
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
 
 # %% ../../nbs/data/labels.ipynb #49be2221
-_UNNAMED = (': the model has no names for its labels, so write their numbers, or the names in the order of its outputs, '
-            'as vocab or in id2label of its config.json')
+_UNNAMED = ', as the model does not name them: write numbers, or name them in its order, as vocab or in its config.json'
 
 class Labels:
     "What to predict: the column or columns of the labels, and the names of the classes."
@@ -125,8 +121,6 @@ class Labels:
                                   'unless you give both one name')
 
 # %% ../../nbs/data/labels.ipynb #fd6dd920
-_FLAGS = {'0': False, '1': True, 'False': False, 'True': True}
-
 @patch
 def read(self:Labels, table, split='train'):
     "Read the labels of a split from its `table`: a class, a score or a list of labels for each row."
@@ -134,8 +128,8 @@ def read(self:Labels, table, split='train'):
         columns = [table_column(table, c, split) for c in self.col]
         for c, column in zip(self.col, columns):
             for i, v in enumerate(column):
-                if class_name(v) not in _FLAGS: raise ValueError(f'{split} {c}[{i}] is {v!r}, which is not 0 or 1')
-        return [[c for c, v in zip(self.col, row) if _FLAGS[class_name(v)]] for row in zip(*columns)]
+                if read_score(v) not in (0, 1): raise ValueError(f'{split} {c}[{i}] is {v!r}, which is not 0 or 1')
+        return [[c for c, v in zip(self.col, row) if read_score(v)] for row in zip(*columns)]
     labels = table_column(table, self.col, split)
     if self.sep is not None:
         texts = check_texts(labels, f'{split} {self.col}')

@@ -70,8 +70,8 @@ def tokenizer_of(
             "them yourself, and pass batches") from e
     rows = encoder_of(model).get_input_embeddings().num_embeddings
     if rows not in (len(tok), saved.get('vocab_size')):
-        warnings.warn(f'the model has {rows:,} rows for words, and the tokenizer at {name!r} {len(tok):,} tokens: if you added '
-            'some, they are unknown there, so tokenise with your own tokenizer, and pass batches')
+        warnings.warn(f'the model has {rows:,} rows for tokens, and the tokenizer at {name!r} has {len(tok):,}: those that '
+            'you added are unknown to it, so tokenise with your own, and pass batches')
     return tok
 
 def are_texts(

@@ -79,8 +79,7 @@ def _open_source(model, tokenizer, max_length):
         folder, opened = expanded(model), open_model(model, tokenizer)
         model, own = opened.model, opened.tokenizer or get_tokenizer(model)
         length = getattr(model, 'max_seq_length', None) or saved_settings(folder).get('max_length')
-        if saved_settings(folder): results = folder/'results.json'
-        n = texts_per_row(folder)
+        results, n = folder/'results.json' if saved_settings(folder) else None, texts_per_row(folder)
     elif hasattr(model, 'dls'):
         model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)

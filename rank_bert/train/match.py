@@ -51,10 +51,7 @@ def _match_vocab(hf, folder, tokenizer):
                       f"its token {i} is {token!r}, there {theirs!r}")
 
 # %% ../../nbs/train/match.ipynb #1abe1008
-def label_order(
-    config, # Of a classifier
-    dls, # From `glue_dls` or `text_dls`
-)->tuple: # Labels of the model; place of each label of the data among them, or None if some are not there
+def label_order(config, dls)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
     "Find the labels of data loaders among those of a model."
     if dls.vocab is None: return [], []
     have, found = [config.id2label[i] for i in range(config.num_labels)], list(map(str, dls.vocab))
