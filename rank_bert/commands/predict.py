@@ -111,7 +111,7 @@ class Prediction(NamedTuple):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
         if kind.labelled and len(each) < len(p):
-            raise ValueError(f'two labels of the model have one name, {labels}: rename one in id2label of its config.json')
+            raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:

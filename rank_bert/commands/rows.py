@@ -35,8 +35,8 @@ def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder d
         raise FileNotFoundError(f"{data} is not there any more, and {f} says that {folder} was fine-tuned on it: pass "
                                 '--data with the file')
     if (was := saved.get('digest')) and was != digest(Path(data)):
-        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so it may have learned rows that we set '
-                      'aside: pass --data with others')
+        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so it may have learned rows that we '
+                      'set aside: pass --data with others')
     return {k: saved[k] for k in _OWN} | dropped | dict(digest=was) | labels_of(folder)
 
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
@@ -116,7 +116,8 @@ def validation_items(
         from rank_bert.data.glue import load_glue
         t, data = glue_task(rows['task']), load_glue(rows['task'], rows['source'])
         valids = read_data({k: data[k] for k in t.valid_splits})
-        train, rows = valids[t.valid_splits[0]], dict(rows, text_cols=t.text_cols, label_col='label', regression=not t.labels)
+        train, own = valids[t.valid_splits[0]], dict(text_cols=t.text_cols, label_col='label', regression=not t.labels)
+        rows |= own
     else: train, valids = split_data(read_data(rows['data']), rows['valid'], rows['split_seed'])
     cols = check_text_cols(rows['text_cols'] or find_text_cols(train, rows['label_col']), rows['label_col'])
     labels = Labels(train, rows['label_col'], None, rows.get('vocab'), rows.get('regression'))

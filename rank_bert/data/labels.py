@@ -25,7 +25,7 @@ def label_vocab(
     labels, # Labels of the training set: strings or integers
 )->list[str]: # The distinct names, in order
     "List the distinct names of the classes, in order."
-    names = check_texts(sorted(set(map(class_name, labels))), 'classes')
+    names = check_texts(sorted(set(map(class_name, set(map(str, labels))))), 'classes')
     try: return sorted(names, key=float)
     except ValueError: return names
 
@@ -46,8 +46,8 @@ def is_unnamed(names)->bool: # Are they LABEL_0, LABEL_1 and so on?
 def match_labels(names, labels)->list: # The place of each label among `names`; None for one that is not there
     "Find labels of data among those of a model: by name, whatever its capitals, and `LABEL_1` by 1."
     key = lambda o: re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
-    ids = {f(o): i for f in (key, class_name) for i, o in enumerate(names)}
-    return [ids[k] if (k := class_name(o)) in ids else ids.get(key(o)) for o in labels]
+    ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
+    return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
 
 # %% ../../nbs/data/labels.ipynb #57ae3ddb
 def read_score(
@@ -157,7 +157,8 @@ def encode(self:Labels, table, split='train'):
         return np.array(res, dtype=np.float32 if self.vocab is None else np.int64)
     if not is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
     if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
-    res, each = np.zeros((len(labels), len(self.vocab)), np.float32), [(i, o) for i, row in enumerate(labels) for o in row]
+    res = np.zeros((len(labels), len(self.vocab)), np.float32)
+    each = [(i, o) for i, row in enumerate(labels) for o in row]
     for (i, o), k in zip(each, match_labels(self.vocab, (o for _, o in each))):
         if k is None: raise ValueError(f'{place(i)} has {class_name(o)!r}, which is not one of {known}')
         res[i, k] = 1
