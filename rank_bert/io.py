@@ -235,12 +235,13 @@ def needs_extra(
 
 # %% ../nbs/io.ipynb #io-dig-2
 def digest(
-    *what, # `Path`s of files to read, texts, bytes or contiguous arrays, and records to write as JSON
+    *what, # `Path`s of files or folders to read, texts, bytes or contiguous arrays, and records to write as JSON
 )->str: # SHA-256, in hexadecimal
     "Compute a fingerprint of data."
     h = hashlib.sha256()
     for o in what:
-        if isinstance(o, Path):
+        if isinstance(o, Path) and o.is_dir(): h.update(digest(*sorted(f for f in o.rglob('*') if f.is_file())).encode())
+        elif isinstance(o, Path):
             with o.open('rb') as f:
                 while chunk := f.read(2**20): h.update(chunk)
         elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'): h.update(o)

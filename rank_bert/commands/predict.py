@@ -19,9 +19,8 @@ from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, guarantee_of
 from ..io import expanded
-from ..models.folder import model_config, saved_settings
-from .shell import (command, label_names, printable, read_texts, say, say_json, say_scores,
-    text_items, texts_per_row)
+from ..models.folder import model_config, saved_settings, texts_per_row
+from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
 from ..settings import Fit, Rows, in_shell, option, text_as
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
@@ -111,6 +110,8 @@ class Prediction(NamedTuple):
     def of(cls, p, kind, labels):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        if kind.labelled and len(each) < len(p):
+            raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:

@@ -28,7 +28,7 @@ from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
-from ..models.folder import check_length, saved_settings
+from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
 from ..models.kinds import KINDS, prediction_of
 from ..models.hooks import frozen
@@ -69,17 +69,19 @@ def why_not(
 
 
 # %% ../../nbs/ship/export.ipynb #de000010
-Source = namedtuple('Source', 'model tokenizer max_length results') # `results`: the results.json of a folder, or None
+# `results`: the results.json of a folder; `texts`: how many a row has, if we know
+Source = namedtuple('Source', 'model tokenizer max_length results texts', defaults=[None, None])
 
 def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
-    results = None
+    results = n = None
     if isinstance(model, (str, Path)):
         folder, opened = expanded(model), open_model(model, tokenizer)
         model, own = opened.model, opened.tokenizer or get_tokenizer(model)
         length = getattr(model, 'max_seq_length', None) or saved_settings(folder).get('max_length')
-        if saved_settings(folder): results = folder/'results.json'
-    elif hasattr(model, 'dls'): model, own, length = model.model, model.dls.tokenizer, model.dls.max_length
+        results, n = folder/'results.json' if saved_settings(folder) else None, texts_per_row(folder)
+    elif hasattr(model, 'dls'):
+        model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
@@ -95,7 +97,7 @@ def _open_source(model, tokenizer, max_length):
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(Encoder(model).base.config.to_dict(), length, option('max_length'))
-    return Source(model, tokenizer, length, results)
+    return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n)
 
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -172,7 +174,7 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
-        inputs=graph.inputs, max_length=source.max_length,
+        inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
         bytes=part_bytes(folder/GRAPHS[to], dense))
@@ -197,10 +199,11 @@ def compare_engines(
     length:int=32, # Tokens of each
 )->pd.DataFrame: # Two rows for PyTorch and one a candidate: least `ms`, `speedup`, `divergence`, `changed`, `mb`
     "Time exported folders and PyTorch in turns, and compare their predictions."
+    predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
     if not texts:
         from rank_bert.data.glue import load_glue
         texts = load_glue('sst2', 'sample')['validation']['sentence'][:]
-    predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
+        if next(iter(predictors.values())).settings.get('texts') == 2: texts = list(zip(texts, texts[::-1]))
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}

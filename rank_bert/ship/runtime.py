@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..checks import check_answers, check_count, check_name
+from ..checks import check_answers, check_count, check_name, text_rows
 from ..io import digest, expanded, json_object, json_text, needs_extra
 from ..models.answers import KINDS
 from ..models.folder import named_errors, shorten_error
@@ -223,13 +223,7 @@ class Predictor:
 
     def outputs(self, texts, bs=32):
         "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
-        if isinstance(texts, str) or not hasattr(texts, '__iter__'): texts = [texts]
-        pair = lambda o: isinstance(o, (tuple, list)) and len(o) == 2
-        texts, bs = [tuple(o) if pair(o) else o for o in texts], check_count(bs, 'bs')
-        for i, o in enumerate(texts):
-            for t in o if pair(o) else (o,):
-                if not isinstance(t, str):
-                    raise TypeError(f'texts[{i}] is {t!r:.60} ({type(t).__name__}), not a string')
+        texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
         res, m = np.empty((len(texts), self.size), np.float32), self.settings
         for start in range(0, len(texts), self.at_once):
             some = texts[start:start+self.at_once]
