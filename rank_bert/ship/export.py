@@ -92,10 +92,11 @@ def _open_source(model, tokenizer, max_length):
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    length = max_length or length or min(128, tokenizer.model_max_length)
+    config = encoder_of(model).config.to_dict()
+    length = max_length or length or check_length(config, min(128, tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
-    check_length(encoder_of(model).config.to_dict(), length, option('max_length'))
+    check_length(config, length, option('max_length'))
     return Source(model, tokenizer, length, results)
 
 # %% ../../nbs/ship/export.ipynb #de000014
