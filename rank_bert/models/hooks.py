@@ -69,9 +69,9 @@ def as_written(
 )->nn.Module: # `model` itself if there is nothing to do
     "Copy a model with its weights as a file shall hold them."
     enc, hooks = encoder_of(model), lambda m: {k: h for k, h in m._forward_pre_hooks.items() if hasattr(h, 'remove')}
-    dtype = cast and getattr(enc, 'stored_dtype', None) or enc.dtype
+    stored = cast and enc.dtype == torch.float32 and getattr(enc, 'stored_dtype', None) # else you chose another
     computed = [m for m in model.modules() if hooks(m) or hasattr(m, 'parametrizations')]
-    if not computed and dtype == enc.dtype: return model
+    if not computed and stored in (False, None, enc.dtype): return model
     new = copy.deepcopy(model, {id(v): v.detach() for m in computed for v in vars(m).values() if torch.is_tensor(v)})
     for m in [*new.eval().modules()]: # in training, spectral norms change with every look
         for k, h in hooks(m).items():
@@ -81,4 +81,4 @@ def as_written(
             del m.parametrizations
             m.__class__ = type(m).__base__ # remove_parametrizations would change the class, which `model` has too
             for k, v in values.items(): m.register_parameter(k, nn.Parameter(v))
-    return new.to(dtype).train(model.training)
+    return new.to(stored or enc.dtype).train(model.training)
