@@ -9,7 +9,7 @@ __all__ = ['hub_reachable', 'expanded', 'check_new', 'new_folder', 'new_file', '
            'digest']
 
 # %% ../nbs/io.ipynb #5a2e457b
-import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
+import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time, warnings
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
@@ -157,9 +157,13 @@ def _whole(path, overwrite, folder):
             new.mkdir() if folder else new.touch()
             yield new
             for o in (*new.rglob('*'), new):
-                o.chmod(0o755 if o.is_dir() else 0o644)
-                if o.is_file():
-                    with o.open('r+b') as f: os.fsync(f.fileno())
+                try:
+                    o.chmod(0o755 if o.is_dir() else 0o644)
+                    if o.is_file():
+                        with o.open('r+b') as f: os.fsync(f.fileno())
+                except OSError as e:
+                    if e.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT): raise # what we wrote is lost
+                    warnings.warn(f'{path}: the file system refuses chmod or fsync ({e.strerror}); we go on without')
             if _move(new, path, overwrite): return
             suffix = '' if folder else path.suffix
             names = (path.with_name(f'{path.name.removesuffix(suffix)}-{i}{suffix}') for i in itertools.count(1))

@@ -89,8 +89,8 @@ def _answers_of(folder, rows, bs):
     from rank_bert.models.opener import get_tokenizer, open_model
     whole, tokenizer, kind = open_model(folder, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
-    model, score = BertWrapper(Encoder(whole).base), getattr(whole, 'activation_fn', torch.nn.Identity())
-    length = rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
+    model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
+    length = longest_input(rows, folder, getattr(whole, 'max_seq_length', None))
     config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together

@@ -16,8 +16,8 @@ from ..checks import check_count, check_each, check_fields, check_text
 from .shell import check_source, label_names, labels_of
 from ..data.facts import glue_task
 from ..io import digest
-from ..models.folder import saved_settings
-from ..settings import Rows
+from ..models.folder import check_length, model_config, saved_settings
+from ..settings import Rows, option
 
 # %% ../../nbs/commands/rows.ipynb #a6dd3e41
 _OWN = dict(data=check_text,
@@ -99,10 +99,12 @@ def rows_record(
 def longest_input(
     rows:Rows, # With `max_length`, if you name one
     folder:str, # Folder of a saved model
-)->int: # In tokens: what you name, what the model was fine-tuned on, or 128
-    "Choose how many tokens of a text a model reads."
-    f = Path(folder)/'results.json'
-    return rows.max_length or check_count(saved_settings(folder).get('max_length') or 128, f'max_length in {f}')
+    own:int=None, # What the model itself says, as those of sentence-transformers do
+)->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
+    "Choose how many tokens of a text a model reads; raise `ValueError` if it has no positions for what you name."
+    f, saved = Path(folder)/'results.json', saved_settings(folder).get('max_length')
+    length = rows.max_length or own or saved and check_count(saved, f'max_length in {f}') or 128
+    return check_length(model_config(folder), length, rows.max_length and option('max_length'))
 
 # %% ../../nbs/commands/rows.ipynb #e5de376d
 def validation_items(

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count, check_texts, text_rows
 from ..io import digest, new_file
+from ..settings import option
 
 # %% ../../nbs/data/tokens.ipynb #a1cd2661
 class TokenizedTexts:
@@ -77,7 +78,7 @@ def tokenize_cached(
     if pairs is not None and len(texts) != len(pairs):
         raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
     least = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + (1 if pairs is None else 2)
-    check_count(max_length, 'max_length', least, tokenizer.model_max_length)
+    check_count(max_length, option('max_length'), least, tokenizer.model_max_length)
     if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     folder = os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert'
     state = json.loads(tokenizer.backend_tokenizer.to_str())

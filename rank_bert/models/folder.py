@@ -99,14 +99,14 @@ _FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2
 def check_length(
     config:dict, # What config.json holds
     length:int, # Tokens of a text, special ones included
-    name:str, # What to call the length in the error
+    name:str=None, # What to call the length in the error; None to lower it without an error
 )->int: # `length`
     "Raise `ValueError` if a model has fewer positions than a text has tokens."
     config = config.get('encoder') or config # of a `PooledConfig`
     most = config.get('max_position_embeddings')
     if not isinstance(most, int) or most < 1 or config.get('position_biased_input') is False: return length # relative
     if config.get('model_type') in _FROM_PADDING: most -= 1 + (config.get('pad_token_id') or 0)
-    if length <= most: return length
+    if length <= most or name is None: return min(length, most)
     raise ValueError(f'{name} is {length:,}, and the model has positions for {most:,} tokens')
 
 # %% ../../nbs/models/folder.ipynb #f01d0012

@@ -13,6 +13,7 @@ from collections import Counter, namedtuple
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from xml.etree import ElementTree
 
 import numpy as np, pandas as pd, torch
@@ -69,7 +70,7 @@ def why_not(
 
 
 # %% ../../nbs/ship/export.ipynb #de000010
-# `results`: the results.json of a folder; `texts`: how many a row has, if we know
+# `results`: what results.json holds, or None; `texts`: how many a row has, if we know
 Source = namedtuple('Source', 'model tokenizer max_length results texts', defaults=[None, None])
 
 def _open_source(model, tokenizer, max_length):
@@ -77,9 +78,10 @@ def _open_source(model, tokenizer, max_length):
     results = n = None
     if isinstance(model, (str, Path)):
         folder, opened = expanded(model), open_model(model, tokenizer)
-        model, own = opened.model, opened.tokenizer or get_tokenizer(model)
+        model, own = opened.model.float(), opened.tokenizer or get_tokenizer(model)
         length = getattr(model, 'max_seq_length', None) or saved_settings(folder).get('max_length')
-        results, n = folder/'results.json' if saved_settings(folder) else None, texts_per_row(folder)
+        if saved_settings(folder) and (f := folder/'results.json').is_file(): results = json_object(f)
+        n = texts_per_row(folder)
     elif hasattr(model, 'dls'):
         model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
@@ -93,10 +95,11 @@ def _open_source(model, tokenizer, max_length):
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    length = max_length or length or min(128, tokenizer.model_max_length)
+    config = Encoder(model).base.config.to_dict()
+    length = max_length or length or check_length(config, min(128, tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
-    check_length(Encoder(model).base.config.to_dict(), length, option('max_length'))
+    check_length(config, length, option('max_length'))
     return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n)
 
 # %% ../../nbs/ship/export.ipynb #de000014
@@ -169,7 +172,8 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    if source.results: shutil.copyfile(source.results, folder/'results.json')
+    if source.results:
+        (folder/'results.json').write_text(json_text(source.results, indent=1) + '\n', encoding='utf-8')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
     settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
@@ -330,7 +334,8 @@ def export(
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
-    dense_model, more, best = source.model, {}, candidates[0]
+    dense_model, more, best, record = source.model, {}, candidates[0], source.results or {}
+    promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
     if form.vocabulary == 'seen':
         if not texts:
             raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
@@ -338,11 +343,12 @@ def export(
         source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
-    with tempfile.TemporaryDirectory() as d:
-        traced = Path(d)/'model.onnx'
+    with new_folder(out, overwrite, checked=True) as tmp:
+        d = tmp.parent # hidden, and gone with the block
+        traced = d/'model.onnx'
         to_onnx(graph, traced)
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
-        folders = {k: Path(d)/'-'.join(k) for k in candidates}
+        folders = {k: d/'-'.join(k) for k in candidates}
         settings = {k: _write_export(source, dense_model, graph, traced, f, *k, form.processor)
             for k, f in folders.items()}
         kept = check_guarantee(truth, folders, aside, config) if config.max_changed else folders
@@ -355,7 +361,12 @@ def export(
             more = dict(measured=about | dict(rows=table.to_dict('records')))
         place = str(dense)*isinstance(dense, (str, Path))
         if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)
-        with new_folder(out, overwrite, checked=True) as tmp:
-            shutil.copytree(folders[best], tmp, dirs_exist_ok=True)
-            _seal(tmp, settings[best] | more)
+        elif promised:
+            same = tokenizer is None and max_length in (None, record['settings'].get('max_length'))
+            if same and (best[1], form.vocabulary) == ('fp32', 'all'): more |= dict(guarantee=promised)
+            else: warnings.warn(f'the guarantee of {model} was not tested on this export ({" ".join(best)}), so it has '
+                f'none. This tests it: rank-bert-export {quote(str(model))} --to {best[0]} --precision {best[1]} '
+                f"--max-changed {promised['max_changed']:g} --texts FILE --out {quote(str(out))} --overwrite")
+        for o in folders[best].iterdir(): o.rename(tmp/o.name)
+        _seal(tmp, settings[best] | more)
     return Predictor(out)

@@ -30,6 +30,7 @@ from ..io import check_new, new_folder
 from ..models.kinds import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
+from ..models.hooks import as_written
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import check_labels, classifier_for, name_labels
@@ -257,10 +258,11 @@ def save_pretrained(self:EncoderLearner,
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
-    check_finite_weights(self.hf_model, 'the model')
-    check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in self.hf_model.parameters()))
+    model = as_written(self.hf_model)
+    check_finite_weights(model, 'the model')
+    check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in model.parameters()))
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
-        self.hf_model.save_pretrained(tmp)
+        model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
     return Path(folder)
 

@@ -15,10 +15,12 @@ from torch import nn
 
 from ..data.labels import is_unnamed, match_labels
 from ..io import expanded
+from ..models.folder import check_length
 from ..models.kinds import Encoder
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
+from ..settings import option
 
 # %% ../../nbs/train/match.ipynb #e85e4162
 def _build_classifier(name, dls, pretrained, task, own_vocab):
@@ -87,6 +89,7 @@ def classifier_for(
     hf = Encoder(model).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
+    check_length(hf.config.to_dict(), dls.max_length, option('max_length'))
     _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
     if tok.padding_side not in ('left', Encoder(hf).family.padding_side):
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
