@@ -16,7 +16,7 @@ from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from ..checks import check_texts, short_repr
-from .embedder import sentence_encoder, text_inputs
+from .embedder import prompted, sentence_encoder, text_inputs
 from .encoder import encoder_of, family_of, linears
 
 # %% ../../nbs/models/batches.ipynb #0716af1c
@@ -94,7 +94,7 @@ def batches_of_texts(
     items = [t if isinstance(t, str) else list(t) for t in texts]
     if (st := sentence_encoder(model)) is not None: tokenise = partial(text_inputs, st)
     else:
-        tok = tokenizer_of(model)
+        tok, items = tokenizer_of(model), prompted(model, items)
         longest = min(tok.model_max_length, positions_of(encoder_of(model)) or 512, 512)
         tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt')
     return [dict(tokenise(items[i:i + bs])) for i in range(0, len(items), bs)]

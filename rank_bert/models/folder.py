@@ -11,7 +11,7 @@ __all__ = ['model_config', 'saved_settings']
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..io import expanded, json_object
+from ..io import check_file, expanded, json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
 def shorten_error(e):
@@ -131,13 +131,13 @@ def weight_bytes(
     files = [*folder.glob('*.safetensors'), *folder.glob('*.bin')]
     for f in files:
         with named_errors(f):
-            if f.suffix == '.safetensors': safe_open(f, 'pt').__enter__()
+            if check_file(f).suffix == '.safetensors': safe_open(f, 'pt').__enter__()
     if files: return sum(f.stat().st_size for f in files)
     if (folder/'deploy.json').is_file():
         raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or '
                                 'pass the folder that it was exported from')
-    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the '
-                            'model again')
+    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the model '
+        f"again{' by transformers 4, opened there with from_tf=True'*any(folder.glob('*.h5'))}")
 
 # %% ../../nbs/models/folder.ipynb #239b7ac1
 def saved_settings(

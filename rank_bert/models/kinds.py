@@ -48,6 +48,15 @@ def prediction_of(
         raise ValueError(f"{type(enc).__name__} gives no logits to compare: {_encoder_alone(enc)}")
     return z, head_kind(None if z.ndim > 2 else enc.config.problem_type, z.shape[-1])
 
+# %% ../../nbs/models/kinds.ipynb #wh0le002
+def check_whole(model:nn.Module)->nn.Module: # The transformers model or `SentenceTransformer` in it
+    "Raise `ValueError` if a module may answer otherwise than the model in it."
+    whole, name = encoder_of(model) if (st := sentence_encoder(model)) is None else st, type(model).__name__
+    own = type(model).__module__.split('.')[0] not in ('torch', 'transformers', 'peft', 'rank_bert')
+    pools = own and model is not whole and embeds(model)
+    if not pools and not {*model.parameters()} - {*whole.parameters()}: return whole
+    raise ValueError(f'{name} does more than its {type(whole).__name__}: pass that, or a PreTrainedModel with logits')
+
 # %% ../../nbs/models/kinds.ipynb #db595bba
 def predictions(
     models:list, # Transformers models, or modules that contain one

@@ -19,9 +19,9 @@ from .fuse import fuse
 from .runtime import INPUTS
 from ..io import digest, needs_extra
 from ..models.encoder import encoder_of, family_of, input_names
-from ..models.embedder import embedding_features, sentence_encoder
+from ..models.embedder import embedding_features
 from ..models.folder import shorten_error
-from ..models.kinds import KINDS, prediction_of
+from ..models.kinds import KINDS, check_whole, prediction_of
 
 # %% ../../nbs/ship/onnx.ipynb #dx000006
 class TextGraph(nn.Module):
@@ -31,9 +31,7 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        st = sentence_encoder(model)
-        self.pooled, whole = st is not None, encoder_of(model) if st is None else st
-        self.model = copy.deepcopy(whole).float().cpu().eval()
+        self.model = copy.deepcopy(check_whole(model)).float().cpu().eval()
         self.enc, self.family = encoder_of(self.model), family_of(self.model)
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))

@@ -16,6 +16,7 @@ from torch import nn
 from ..io import expanded
 from ..models.encoder import encoder_of, family_of
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
+from ..models.kinds import check_whole, embeds
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
 
@@ -60,7 +61,8 @@ def classifier_for(
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
     given, tok = isinstance(model, nn.Module), dls.tokenizer
-    hf = encoder_of(model) if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf = encoder_of(check_whole(model)) if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    if not pooling and embeds(hf): raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
     _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
