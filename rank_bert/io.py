@@ -56,7 +56,7 @@ def check_file(path:str|Path)->Path: # The same
     "Raise `OSError` unless there is a file, and not a pointer of Git LFS in its place."
     path = Path(path)
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
-    if not path.is_file(): raise OSError(f'{path} is not a file, it is a folder, a pipe or a device: give a file')
+    if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
     if path.stat().st_size > 1024 or not path.read_bytes().startswith(b'version https://git-lfs.'): return path
     raise OSError(f'{path} is a pointer of Git LFS, not the file itself: fetch that with git lfs pull')
 

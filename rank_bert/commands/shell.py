@@ -246,7 +246,7 @@ def _open_streams():
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
             _closed.add(name)
-        elif mode == 'w': getattr(sys, name).reconfigure(errors='backslashreplace') # what its encoding lacks
+        elif mode == 'w' and hasattr(o := getattr(sys, name), 'reconfigure'): o.reconfigure(errors='backslashreplace')
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
     script.anno_parser = arg_parser

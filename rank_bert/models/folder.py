@@ -38,7 +38,7 @@ def encoder_folder(
     p = expanded(folder)
     if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
     if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
-    if (p/'config.json').exists(): return p
+    if (f := p/'config.json').exists() and '__version__' not in json_object(f): return p # else 0_Transformer has it
     why = 'has no config.json: it is not the folder of a saved model'
     if (f := p/'modules.json').is_file():
         with named_errors(f): inner, kind = (json_object(f, list)[0][k] for k in ('path', 'type'))

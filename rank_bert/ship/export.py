@@ -84,12 +84,13 @@ def _open_source(model, tokenizer, max_length):
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
-    through = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
+    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
     odd = {'gives other than dense vectors': kind in ('SparseEncoder', 'MultiVectorEncoder'),
-        f'passes scores through {through}': through != 'Identity' and (through, model.num_labels) != ('Sigmoid', 1),
+        f'passes scores through {act}': act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1),
         'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
             not all(getattr(m, 'include_prompt', True) for m in model.modules())}
-    for what in filter(odd.get, odd): raise ValueError(f'{kind} {what}, which no export does: pass model[0].model, without what follows')
+    for what in filter(odd.get, odd):
+        raise ValueError(f"{kind} {what}, and a graph does not: export model[0].model{'.base_model'*(act == 'Identity')}")
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
@@ -97,7 +98,7 @@ def _open_source(model, tokenizer, max_length):
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(encoder_of(check_whole(model)).config.to_dict(), length, option('max_length'))
-    return Source(model, tokenizer, length, results, through)
+    return Source(model, tokenizer, length, results, act)
 
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')

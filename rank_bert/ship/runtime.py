@@ -221,7 +221,7 @@ class Predictor:
 
     def _require(self, method):
         if (own := KINDS[self.kind].method) == method: return
-        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call {own}")
+        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
 
     def outputs(self, texts, bs=32):
         "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
