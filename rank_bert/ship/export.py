@@ -90,7 +90,7 @@ def _open_source(model, tokenizer, max_length):
         'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
             not all(getattr(m, 'include_prompt', True) for m in model.modules())}
     for what in filter(odd.get, odd):
-        raise ValueError(f"{kind} {what}, and a graph does not: export model[0].model{'.base_model'*(act == 'Identity')}")
+        raise ValueError(f"{kind} {what}, and graphs do not: export model[0].model{'.base_model'*(act == 'Identity')}")
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
