@@ -51,6 +51,15 @@ def expanded(
     "Put the home directory in the place of `~`."
     return Path(os.path.expanduser(path))
 
+# %% ../nbs/io.ipynb #ch3ck002
+def check_file(path:str|Path)->Path: # The same
+    "Raise `OSError` unless there is a file, and not a pointer of Git LFS in its place."
+    path = Path(path)
+    if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
+    if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
+    if path.stat().st_size > 1024 or not path.read_bytes().startswith(b'version https://git-lfs.'): return path
+    raise OSError(f'{path} is a pointer of Git LFS, not the file itself: fetch that with git lfs pull')
+
 # %% ../nbs/io.ipynb #6fc6c857
 _OURS = ('config.json', 'adapter_config.json', 'results.json', 'tuning.json', 'results.csv')
 
@@ -216,8 +225,7 @@ def json_object(
     most:int=2**24, # Largest number of bytes to read
 )->dict: # What it holds
     "Read a JSON object; raise `ValueError` or `OSError` that names the file."
-    path = Path(path)
-    if path.exists() and not path.is_file(): raise OSError(f'{path} is not a file') # a pipe would never end
+    path = check_file(path)
     with path.open('rb') as f: data = f.read(most + 1)
     if len(data) > most: raise ValueError(f'{path} has more than {most:,} bytes')
     try:

@@ -85,6 +85,7 @@ def _answers_of(folder, rows, bs):
     import torch
     from rank_bert.data.tokens import encode_texts
     from rank_bert.models.base_models import BertWrapper
+    from rank_bert.models.embedder import prompted
     from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import get_tokenizer, open_model
     whole, tokenizer, kind = open_model(folder, rows.tokenizer)
@@ -94,7 +95,7 @@ def _answers_of(folder, rows, bs):
     config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
-        items = [items[i] for i in order]
+        items = prompted(whole, [items[i] for i in order])
         found = [p for x, texts in zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
                  for p in score(torch.as_tensor(model.predict_proba(x, texts))).numpy()]
         return [p for _, p in sorted(zip(order, found), key=lambda o: o[0])]

@@ -201,7 +201,8 @@ def _option_texts(p, file):
 # %% ../../nbs/commands/shell.ipynb #ce1aeb37
 def _parse_with_config(p, args=None, namespace=None):
     "Parse arguments, with the options in the file of --config before them."
-    parse, args = partial(argparse.ArgumentParser.parse_args, p), list(sys.argv[1:] if args is None else args)
+    args = list(sys.argv[1:] if args is None else args)
+    parse = partial(argparse.ArgumentParser.parse_args, p) if '--' in args else p.parse_intermixed_args
     _given.set(args)
     res = parse(args, namespace)
     if not res.config: return res
@@ -245,6 +246,7 @@ def _open_streams():
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
             _closed.add(name)
+        elif mode == 'w' and hasattr(o := getattr(sys, name), 'reconfigure'): o.reconfigure(errors='backslashreplace')
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
     script.anno_parser = arg_parser
@@ -256,7 +258,6 @@ def out_folder(
     overwrite:bool=False, # May we replace what is in it?
 )->Path: # `out`, with ~ expanded
     "Raise `OSError` unless we may write the folder `out`."
-    from rank_bert.io import check_new
     out = expanded(out)
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
@@ -301,7 +302,6 @@ def check_source(
     source = glue_source(source)
     if source != 'hub': return source
     from huggingface_hub.constants import HF_HOME
-    from rank_bert.io import hub_reachable
     cache = Path(os.environ.get('HF_DATASETS_CACHE') or Path(HF_HOME)/'datasets')
     if (cache/'nyu-mll___glue').is_dir() or hub_reachable(): return source
     raise OSError(f'cannot load {task}: the hub does not answer, and the cache has no copy. Pass --source sample for '
@@ -316,7 +316,6 @@ def save_results(
 )->Path: # Folder that was written
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.compare.store import library_versions
-    from rank_bert.io import json_text, new_folder, own_files
     with new_folder(out, overwrite, checked=True) as tmp:
         write(tmp)
         own = dict(imported=own_files()) if own_files() else {}
@@ -338,9 +337,10 @@ def read_texts(
         if o != '-': yield o; continue
         if 'stdin' in _closed: raise OSError('stdin is closed, and - reads from it: pass the texts, or < FILE')
         for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
-            try: yield (line if isinstance(line, str) else line.decode('utf-8')).rstrip('\r\n')
+            try: text = line if isinstance(line, str) else line.decode('utf-8')
             except UnicodeDecodeError as e:
                 raise ValueError(f'stdin, line {i}: byte 0x{e.object[e.start]:02x} is not UTF-8') from None
+            yield from text.rstrip('\r\n').split('\n' if i > 1 or text.endswith('\n') else '\r') # without LF, CR
 
 # %% ../../nbs/commands/shell.ipynb #239b7ab8
 def text_items(

@@ -14,6 +14,7 @@ from fastcore.meta import delegates
 
 from .store import file_state, settings_hash
 from .sweep import Sweep
+from ..settings import existing_path
 from ..train.glue_learner import text_learner
 
 # %% ../../nbs/compare/text_sweep.ipynb #2e297519
@@ -28,9 +29,7 @@ class TextSweep(Sweep):
         self.own = own
         super().__init__(Path(own['data']).stem, **kwargs)
 
-    def _data_folder(self, task):
-        if Path(self.own['data']).exists(): return None
-        raise FileNotFoundError(f"{self.own['data']}: no such file")
+    def _data_folder(self, task): existing_path(self.own['data'])
 
     def _learner(self, run, model, **kwargs):
         return text_learner(model=model, **self.own, n_train=self.rows.n_train, bs=self.fit.bs,

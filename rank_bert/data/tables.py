@@ -14,15 +14,14 @@ import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
 from ..checks import check_fraction
-from ..io import json_object
+from ..io import check_file, json_object
 
 # %% ../../nbs/data/tables.ipynb #6f30b79b
 def _file_text(path):
-    "Read a UTF-8 file (no pipe, no device), with its line ends as they are, and without a byte-order mark."
-    path = Path(path)
-    if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
-    if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
-    try: return path.read_bytes().decode('utf-8-sig')
+    "Read a UTF-8 file without a byte-order mark, and with its line ends as they are, if not all of them are CR."
+    data = check_file(path).read_bytes()
+    if data.startswith((b'PK\x03\x04', b'\x1f\x8b')): raise ValueError(f'{path} is zip, gzip or Excel: unpack or convert it')
+    try: return (data if b'\n' in data else data.replace(b'\r', b'\n')).decode('utf-8-sig')
     except UnicodeDecodeError as e:
         line, byte = e.object.count(b'\n', 0, e.start) + 1, e.object[e.start]
         raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
@@ -149,8 +148,7 @@ def read_file(
     path:str|Path, # File whose ending is among `READERS`
 )->pd.DataFrame: # Its `attrs['file']` is the path
     "Read the table in a file."
-    path = Path(path)
-    if not path.exists(): raise FileNotFoundError(f'{path}: no such file or folder')
+    path = check_file(path)
     if path.suffix.lower() not in READERS:
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
     res = READERS[path.suffix.lower()](path)

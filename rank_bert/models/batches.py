@@ -16,7 +16,7 @@ from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from fastcore.basics import patch
 from ..checks import check_texts, short_repr
-from .embedder import text_inputs
+from .embedder import prompted, text_inputs
 from .encoder import Encoder, linears
 
 # %% ../../nbs/models/batches.ipynb #0716af1c
@@ -107,7 +107,7 @@ def batches_of_texts(
     enc = Encoder(model)
     if (st := enc.st) is not None: tokenise = partial(text_inputs, st)
     else:
-        tok = enc.tokenizer
+        tok, items = enc.tokenizer, prompted(model, items)
         longest = min(tok.model_max_length, enc.positions or 512, 512)
         tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt')
     return [dict(tokenise(items[i:i + bs])) for i in range(0, len(items), bs)]

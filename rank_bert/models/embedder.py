@@ -42,13 +42,19 @@ def st(self:Encoder)->nn.Module: # The `SentenceTransformer` in the model, or No
     "Find the modules that make an embedding."
     return sentence_encoder(self.model)
 
+# %% ../../nbs/models/embedder.ipynb #pr0mpt01
+def prompted(model, texts)->list: # Strings, and tuples for pairs
+    "Put the default prompt of a model of sentence-transformers before texts or pairs."
+    prompt = getattr(model, 'prompts', {}).get(getattr(model, 'default_prompt_name', None)) or ''
+    return [prompt + o if isinstance(o, str) else (prompt + o[0], *o[1:]) for o in texts]
+
 # %% ../../nbs/models/embedder.ipynb #b013e873
 def text_inputs(
     model:nn.Module, # A `SentenceTransformer`
     texts:list, # Strings, or pairs of strings
 )->dict: # Tensors (texts, length), and perhaps `prompt_length` (texts,)
     "Tokenise texts as a sentence encoder does, with its default prompt."
-    prompt = model.prompts.get(model.default_prompt_name) or ''
+    prompt, = prompted(model, [''])
     x = dict(model.preprocess(texts, prompt=prompt or None))
     if 'prompt_length' in x: x['prompt_length'] = torch.full((len(texts),), int(x['prompt_length']))
     return {k: v for k, v in x.items() if torch.is_tensor(v)}

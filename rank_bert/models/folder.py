@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..data.facts import GLUE_TASKS
-from ..io import expanded, json_object
+from ..io import check_file, expanded, json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
 def shorten_error(e):
@@ -39,7 +39,7 @@ def encoder_folder(
     p = expanded(folder)
     if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
     if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
-    if (p/'config.json').exists(): return p
+    if (f := p/'config.json').exists() and '__version__' not in json_object(f): return p # else 0_Transformer has it
     why = 'has no config.json: it is not the folder of a saved model'
     if (f := p/'modules.json').is_file():
         with named_errors(f): inner, kind = (json_object(f, list)[0][k] for k in ('path', 'type'))
@@ -132,13 +132,13 @@ def weight_bytes(
     files = [*folder.glob('*.safetensors'), *folder.glob('*.bin')]
     for f in files:
         with named_errors(f):
-            if f.suffix == '.safetensors': safe_open(f, 'pt').__enter__()
+            if check_file(f).suffix == '.safetensors': safe_open(f, 'pt').__enter__()
     if files: return sum(f.stat().st_size for f in files)
     if (folder/'deploy.json').is_file():
         raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or '
                                 'pass the folder that it was exported from')
-    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the '
-                            'model again')
+    raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the model '
+        f"again{' by transformers 4, opened there with from_tf=True'*any(folder.glob('*.h5'))}")
 
 # %% ../../nbs/models/folder.ipynb #239b7ac1
 def saved_settings(

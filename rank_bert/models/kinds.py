@@ -53,6 +53,16 @@ def prediction_of(
         raise ValueError(f"{type(base).__name__} gives no logits to compare: {_encoder_alone(base)}")
     return z, head_kind(None if z.ndim > 2 else base.config.problem_type, z.shape[-1])
 
+# %% ../../nbs/models/kinds.ipynb #wh0le002
+def check_whole(model:nn.Module)->nn.Module: # The transformers model or `SentenceTransformer` in it
+    "Raise `ValueError` if a module may answer otherwise than the model in it."
+    enc, name = Encoder(model), type(model).__name__
+    whole = enc.base if enc.st is None else enc.st
+    own = type(model).__module__.split('.')[0] not in ('torch', 'transformers', 'peft', 'rank_bert')
+    pools = own and model is not whole and enc.kind == 'embedding'
+    if not pools and not {*model.parameters()} - {*whole.parameters()}: return whole
+    raise ValueError(f'{name} does more than its {type(whole).__name__}: pass that, or a PreTrainedModel with logits')
+
 # %% ../../nbs/models/kinds.ipynb #db595bba
 def predictions(
     models:list, # Transformers models, or modules that contain one

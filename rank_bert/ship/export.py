@@ -27,12 +27,13 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
+from ..models.embedder import is_a, prompted
 from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
-from ..models.kinds import KINDS, prediction_of
-from ..models.hooks import frozen
+from ..models.kinds import KINDS, check_whole, prediction_of
+from ..models.hooks import frozen, set_attr
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
@@ -71,7 +72,7 @@ def why_not(
 
 # %% ../../nbs/ship/export.ipynb #de000010
 # `results`: what results.json holds, or None; `texts`: how many a row has, if we know
-Source = namedtuple('Source', 'model tokenizer max_length results texts', defaults=[None, None])
+Source = namedtuple('Source', 'model tokenizer max_length results texts activation', defaults=[None, None, 'Identity'])
 
 def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
@@ -87,20 +88,22 @@ def _open_source(model, tokenizer, max_length):
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
-    through = type(getattr(model, 'activation_fn', None)).__name__
-    if kind in ('SparseEncoder', 'MultiVectorEncoder') or kind == 'CrossEncoder' and through != 'Identity':
-        what, inner = 'gives other than dense vectors', 'model[0].model.base_model'
-        if kind == 'CrossEncoder': what, inner = f'passes scores through {through}', 'model[0].model'
-        raise ValueError(f'{kind} {what}, and a graph does not: export {inner}')
+    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
+    odd = {'gives other than dense vectors': kind in ('SparseEncoder', 'MultiVectorEncoder'),
+        f'passes scores through {act}': act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1),
+        'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
+            not all(getattr(m, 'include_prompt', True) for m in model.modules())}
+    for what in filter(odd.get, odd):
+        raise ValueError(f"{kind} {what}, and graphs do not: export model[0].model{'.base_model'*(act == 'Identity')}")
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    config = Encoder(model).base.config.to_dict()
+    config = Encoder(check_whole(model)).base.config.to_dict()
     length = max_length or length or check_length(config, min(128, tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(config, length, option('max_length'))
-    return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n)
+    return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n, act)
 
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -159,9 +162,9 @@ def _seal(folder, settings):
 
 def _write_export(source, dense, graph, traced, folder, to, precision, processor):
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
-    if graph.pooled:
+    if is_a(source.model, 'BaseModel'): # of sentence-transformers
         with needs_extra('embeddings'): from sentence_transformers import models as known
-        with quiet_transformers(): graph.model.save_pretrained(str(folder), create_model_card=False)
+        with quiet_transformers(): source.model.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
         modules = json_object(folder/'modules.json', list)
         for o in modules:
@@ -177,6 +180,7 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
     settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
+        prompt=prompted(dense, [''])[0], activation=source.activation,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
@@ -211,12 +215,11 @@ def compare_engines(
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}
-    in_torch = copy.copy(next(iter(predictors.values())))
-    in_torch._run_engine = runs['pytorch', 'fp32']
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
     times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
-    want, rows, kind = in_torch.outputs(texts), [], KINDS[graph.kind]
+    any_of, rows, kind = next(iter(predictors.values())), [], KINDS[graph.kind]
+    with set_attr([any_of], '_run_engine', runs['pytorch', 'fp32']): want = any_of.outputs(texts)
     for k, t in times.items():
         gaps, mb = (0., 0.), None
         if p := predictors.get(k):
@@ -273,7 +276,7 @@ def outputs_of(
         p = Predictor(source, torch.get_num_threads())
         return p.outputs(texts, bs), p.kind
     model, tok, length = (source if isinstance(source, Source) else _open_source(source, None, None))[:3]
-    rows, found = [o if isinstance(o, str) else list(o) for o in texts], {}
+    rows, found = prompted(model, texts), {}
     order = sorted(range(len(rows)), key=lambda i: len(str(rows[i])))
     with frozen(model):
         for at in chunked(order, bs):
@@ -339,7 +342,7 @@ def export(
     if form.vocabulary == 'seen':
         if not texts:
             raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
-        small, tok = keep_seen_words(dense_model, source.tokenizer, texts)
+        small, tok = keep_seen_words(dense_model, source.tokenizer, prompted(dense_model, texts))
         source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)

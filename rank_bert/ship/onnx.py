@@ -19,11 +19,10 @@ from .fuse import fuse
 from .runtime import INPUTS
 from ..io import digest, needs_extra
 from ..models.encoder import input_names
-from ..models.kinds import Encoder
 from ..models.embedder import embedding_features
 from ..models.folder import shorten_error
 from ..models.hooks import as_written
-from ..models.kinds import KINDS, prediction_of
+from ..models.kinds import KINDS, Encoder, check_whole, prediction_of
 
 # %% ../../nbs/ship/onnx.ipynb #dx000006
 class TextGraph(nn.Module):
@@ -33,9 +32,7 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        enc = Encoder(model)
-        self.pooled = enc.st is not None
-        self.model = copy.deepcopy(as_written(enc.st if self.pooled else enc.base, cast=False)).float().cpu().eval()
+        self.model = copy.deepcopy(as_written(check_whole(model), cast=False)).float().cpu().eval()
         self.enc, self.family = (view := Encoder(self.model)).base, view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))

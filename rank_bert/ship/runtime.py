@@ -188,7 +188,7 @@ class Predictor:
         threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
         lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
     ):
-        self.folder, self.settings = expanded(folder), read_manifest(folder)
+        self.folder, self.settings, self.threads = expanded(folder), read_manifest(folder), threads
         m, file = self.settings, self.folder/'tokenizer.json'
         each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
         self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
@@ -214,20 +214,22 @@ class Predictor:
             x = {k: np.full((1, n), dict(input_ids=m['pad_id'], attention_mask=1).get(k, 0)) for k in m['inputs']}
             self._run_engine = load(quickest_threads(lambda t: load(t, [n] if self.lengths else ()), x))
 
+    def __reduce__(self): return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
+
     def __repr__(self):
         m = self.settings
         return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
 
     def _require(self, method):
         if (own := KINDS[self.kind].method) == method: return
-        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call {own}")
+        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
 
     def outputs(self, texts, bs=32):
         "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
         texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
-        res, m = np.empty((len(texts), self.size), np.float32), self.settings
+        res, m, add = np.empty((len(texts), self.size), np.float32), self.settings, self.settings.get('prompt', '')
         for start in range(0, len(texts), self.at_once):
-            some = texts[start:start+self.at_once]
+            some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
             parts = (self.tokenizer.encode_batch(some[i:i+64]) for i in range(0, len(some), 64))
             rows = [np.array([getattr(e, INPUTS[k]) for k in m['inputs']], np.int32) for part in parts for e in part]
             order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
@@ -237,9 +239,10 @@ class Predictor:
         return res
 
     def predict_proba(self, texts, bs=32):
-        "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, raw values for a regression."
+        "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, values or scores for a regression."
         self._require('predict')
-        return KINDS[self.kind].probabilities(self.outputs(texts, bs))
+        scored = self.settings.get('activation') == 'Sigmoid'
+        return KINDS['multi_label_classification' if scored else self.kind].probabilities(self.outputs(texts, bs))
 
     def predict(self, texts, bs=32):
         "Give for each text the name of its label, a list of names where several hold, or the value of a regression."

@@ -11,7 +11,6 @@ __all__ = ['SEARCHES', 'compress']
 import torch, torch.nn as nn
 from fastcore.meta import delegates
 from ..models.hooks import as_written
-from ..models.kinds import Encoder
 from ..settings import CompressConfig
 from .calibrate import Calibration
 from .decomposition import Decomposition

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.interpolate import PchipInterpolator
 from ..checks import check_fraction
-from ..models.encoder import linears
 from ..models.kinds import Encoder
 from .allocate import Choices, get_cost, layer_choices, optimal
 from .calibrate import Calibration, check_calibration, fingerprint

@@ -18,7 +18,7 @@ from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import batches_from, choose_texts, split_batch, warn_few
 from ..models.hooks import as_written
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -293,6 +293,7 @@ def check(self:Job,
 ):
     "Raise an error for what can be refused before anything is read, and take over what was computed before."
     data = self.data
+    if config.max_changed or parts[-1].last: check_whole(self.dense)
     if isinstance(data, Decomposition):
         data.check(self.dense, (parts[0].chooses or [parts[0].name])[-1])
         self.cache['decomposition'], data = (((), data.method), data), data.calibration

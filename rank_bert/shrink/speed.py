@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.stats import binom
 from ..checks import check_name
-from ..models.encoder import input_names, linears
+from ..models.encoder import linears
 from ..models.kinds import Encoder
 from .allocate import BudgetError
 from .decomposition import MEASURES, record_of

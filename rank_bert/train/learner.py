@@ -145,12 +145,16 @@ class EncoderLearner(Learner):
             check_positive(h.get('wd') or 0., 'the weight decay', zero=True)
         check_loss(self.loss_grad, lambda: f" in epoch {self.epoch + 1}, {'' if self.training else 'validation '}batch "
             f"{self.iter + 1} of {self.n_iter}, at a learning rate of {max(h['lr'] for h in hypers):g}")
+    def add_cb(self, cb):
+        if hasattr(cb, 'distrib'): raise TypeError(f'{type(cb).__name__} mixes images, and ids of words do not mix')
+        return super().add_cb(cb)
+    def tta(self, *args, **kwargs): raise TypeError('tta averages over transformed images: for texts, call get_preds')
     def _bn_bias_state(self, with_bias): # fastai asks this for what not to decay
         if not with_bias: return super()._bn_bias_state(False)
         return L(self.opt.state[p] for n, p in self.model.named_parameters() if re.search('bias|norm', n.lower()))
 
 # %% ../../nbs/train/learner.ipynb #c0de617c
-@delegates(Learner.__init__, but=['dls', 'model', 'loss_func', 'metrics', 'splitter'])
+@delegates(Learner.__init__, but=['dls', 'model', 'metrics', 'splitter'])
 def encoder_learner(
     dls, # From `glue_dls` or `text_dls`
     model:str|Path|nn.Module='prajjwal1/bert-tiny', # Name, folder, or classifier
@@ -168,11 +172,11 @@ def encoder_learner(
     set_seed(seed)
     hf = classifier_for(dls, model, pretrained, own_vocab, pooling, task)
     kind = hf.config.problem_type
-    if class_weights is not None and not KINDS[kind].labelled:
-        raise ValueError(f'class_weights={class_weights!r}: a regression has no classes')
+    if class_weights is not None and (kwargs.get('loss_func') or not KINDS[kind].labelled):
+        raise ValueError(f'class_weights={class_weights!r}: a regression has no classes, nor do we weight a loss_func')
     weights = None if class_weights is None else label_weights(class_weights, dls.train.dataset.y, dls.vocab)
-    loss, names = HeadLoss(kind, weight=weights), listify(metrics) or KINDS[kind].metrics
-    check_metrics(names, kind, hf.config.num_labels)
+    loss = kwargs.pop('loss_func', None) or HeadLoss(kind, weight=weights)
+    check_metrics(names := listify(metrics) or KINDS[kind].metrics, kind, hf.config.num_labels)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
     learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind) for n in names],

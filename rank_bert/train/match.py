@@ -18,6 +18,8 @@ from ..io import expanded
 from ..models.folder import check_length
 from ..models.kinds import Encoder
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
+from ..models.kinds import check_whole
+from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
 from ..settings import option
@@ -86,7 +88,9 @@ def classifier_for(
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
     given, tok = isinstance(model, nn.Module), dls.tokenizer
-    hf = Encoder(model).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf = Encoder(check_whole(model)).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    if not pooling and Encoder(hf).kind == 'embedding':
+        raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
     check_length(hf.config.to_dict(), dls.max_length, option('max_length'))
