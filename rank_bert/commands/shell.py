@@ -23,7 +23,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 from .. import __version__
 from ..checks import check_name, short_repr
 from ..data.facts import glue_source
-from ..io import expanded, json_object, json_text
+from ..io import check_new, expanded, hub_reachable, json_object, json_text, new_folder, own_files
 from ..models.folder import model_config, sentence_class, texts_per_row
 from ..settings import existing_path, flatten, in_shell, running, comma_list, text_as
 
