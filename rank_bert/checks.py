@@ -107,6 +107,18 @@ def check_texts(
                              'character') from None
     return texts
 
+# %% ../nbs/checks.ipynb #1abe1012
+def text_rows(texts, n=None)->list: # Strings, or tuples of two; `n` is how many a row should have, None: as the first
+    "Make a list of texts or pairs, or raise `TypeError` at the first row that is another."
+    if isinstance(texts, (str, tuple)) or not isinstance(texts, Iterable): texts = [texts]
+    if hasattr(texts, 'to_numpy'): texts = texts.to_numpy() # a frame would give the names of its columns
+    texts = texts.tolist() if hasattr(texts, 'tolist') else list(texts)
+    if (n or 1 + isinstance(texts[0] if texts else '', (tuple, list))) == 1: return check_texts(texts)
+    for i, o in enumerate(texts):
+        if not isinstance(o, (tuple, list)) or len(o) != 2:
+            raise TypeError(f'texts[{i}] is {short_repr(o)}, not a pair of texts')
+    return list(zip(*(check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts')))))
+
 # %% ../nbs/checks.ipynb #c1text01
 def check_text(
     value, # What the file holds

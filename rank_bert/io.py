@@ -9,7 +9,7 @@ __all__ = ['hub_reachable', 'expanded', 'check_new', 'new_folder', 'new_file', '
            'digest']
 
 # %% ../nbs/io.ipynb #5a2e457b
-import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time
+import ctypes, errno, glob, hashlib, itertools, json, math, os, shutil, sys, tempfile, threading, time, warnings
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from huggingface_hub.constants import ENDPOINT
@@ -157,9 +157,13 @@ def _whole(path, overwrite, folder):
             new.mkdir() if folder else new.touch()
             yield new
             for o in (*new.rglob('*'), new):
-                o.chmod(0o755 if o.is_dir() else 0o644)
-                if o.is_file():
-                    with o.open('r+b') as f: os.fsync(f.fileno())
+                try:
+                    o.chmod(0o755 if o.is_dir() else 0o644)
+                    if o.is_file():
+                        with o.open('r+b') as f: os.fsync(f.fileno())
+                except OSError as e:
+                    if e.errno in (errno.EIO, errno.ENOSPC, errno.EDQUOT): raise # what we wrote is lost
+                    warnings.warn(f'{path}: the file system refuses chmod or fsync ({e.strerror}); we go on without')
             if _move(new, path, overwrite): return
             suffix = '' if folder else path.suffix
             names = (path.with_name(f'{path.name.removesuffix(suffix)}-{i}{suffix}') for i in itertools.count(1))
@@ -235,12 +239,13 @@ def needs_extra(
 
 # %% ../nbs/io.ipynb #io-dig-2
 def digest(
-    *what, # `Path`s of files to read, texts, bytes or contiguous arrays, and records to write as JSON
+    *what, # `Path`s of files or folders to read, texts, bytes or contiguous arrays, and records to write as JSON
 )->str: # SHA-256, in hexadecimal
     "Compute a fingerprint of data."
     h = hashlib.sha256()
     for o in what:
-        if isinstance(o, Path):
+        if isinstance(o, Path) and o.is_dir(): h.update(digest(*sorted(f for f in o.rglob('*') if f.is_file())).encode())
+        elif isinstance(o, Path):
             with o.open('rb') as f:
                 while chunk := f.read(2**20): h.update(chunk)
         elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'): h.update(o)

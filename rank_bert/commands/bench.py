@@ -117,7 +117,7 @@ def random_models(
     cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
     "Build a classifier, and copies of it with random factors of uniform rank."
-    if Path(model).is_dir(): dense = Encoder(open_model(model, tokenizer=False).model).base
+    if Path(model).is_dir(): dense = Encoder(open_model(model, tokenizer=False).model.float()).base
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()

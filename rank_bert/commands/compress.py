@@ -45,7 +45,7 @@ def open_for_recipe(
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
         from rank_bert.data.tokens import encode_texts # imports torch
-        return model, tok, texts and encode_texts(tok, texts, max_length=longest), {}
+        return model.float(), tok, texts and encode_texts(tok, texts, max_length=longest), dict(max_length=longest)
     n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
@@ -61,7 +61,11 @@ def megabytes(folder:str|Path)->float:
 
 def _write_model(model, tokenizer, dense, was, folder):
     "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
-    if exported := getattr(model, 'exported', None): return shutil.copytree(exported.folder, folder, dirs_exist_ok=True)
+    if exported := getattr(model, 'exported', None):
+        for o in exported.folder.rglob('*'): # copytree copies permissions, which a file system may refuse
+            new = folder/o.relative_to(exported.folder)
+            new.mkdir() if o.is_dir() else shutil.copyfile(o, new)
+        return
     from rank_bert.lowrank.plan import to_dense
     from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import open_model, quiet_transformers
@@ -123,6 +127,7 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
+    from rank_bert.models.hooks import as_written
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
@@ -144,6 +149,7 @@ def compress(
         model = compress_embedding(model, embeddings, data.dls.train.new() if learn else data, config.n_samples,
                                    shows_progress())
     scores = dict(before=before, after=learn.with_model(model).evaluate() if learn else None)
+    if not hasattr(model, 'exported'): model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings)
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     results = _results_of(model, scores, settings)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
-from ..models.folder import model_config, saved_settings
-from .shell import command, out_folder, predict_line, say, say_next, text_items, texts_per_row
+from ..models.folder import model_config, saved_settings, texts_per_row
+from .shell import command, out_folder, predict_line, say, say_next, text_items
 from ..io import expanded, json_object
 from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows, text_as
 

@@ -19,9 +19,8 @@ from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, guarantee_of
 from ..io import expanded
-from ..models.folder import model_config, saved_settings
-from .shell import (command, label_names, printable, read_texts, say, say_json, say_scores,
-    text_items, texts_per_row)
+from ..models.folder import model_config, saved_settings, texts_per_row
+from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
 from ..settings import Fit, Rows, in_shell, option, text_as
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
@@ -90,8 +89,8 @@ def _answers_of(folder, rows, bs):
     from rank_bert.models.opener import get_tokenizer, open_model
     whole, tokenizer, kind = open_model(folder, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
-    model, score = BertWrapper(Encoder(whole).base), getattr(whole, 'activation_fn', torch.nn.Identity())
-    length = rows.max_length or getattr(whole, 'max_seq_length', None) or longest_input(rows, folder)
+    model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
+    length = longest_input(rows, folder, getattr(whole, 'max_seq_length', None))
     config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
@@ -111,6 +110,8 @@ class Prediction(NamedTuple):
     def of(cls, p, kind, labels):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        if kind.labelled and len(each) < len(p):
+            raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
 
     def line(self)->str:

@@ -8,14 +8,16 @@ Docs: https://rank-bert.github.io/rank_bert/commands/rows.html.md"""
 __all__ = ['rows_of']
 
 # %% ../../nbs/commands/rows.ipynb #0e113e9e
+import warnings
 from functools import partial
 from pathlib import Path
 
 from ..checks import check_count, check_each, check_fields, check_text
 from .shell import check_source, label_names, labels_of
 from ..data.facts import glue_task
-from ..models.folder import saved_settings
-from ..settings import Rows
+from ..io import digest
+from ..models.folder import check_length, model_config, saved_settings
+from ..settings import Rows, option
 
 # %% ../../nbs/commands/rows.ipynb #a6dd3e41
 _OWN = dict(data=check_text,
@@ -26,12 +28,16 @@ def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder d
     "Read from the `results.json` of a folder which rows it was fine-tuned on."
     saved, f = saved_settings(folder), Path(folder)/'results.json'
     if saved.get('task'): return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
-    if not saved.get('data'): return {}
+    if not (data := saved.get('data')): return {}
     check_fields(saved, f'the settings in {f}', _OWN)
     dropped = dict(drop_empty=True) if saved.get('drop_empty') is True else {}
-    if Path(saved['data']).exists(): return {k: saved[k] for k in _OWN} | dropped | labels_of(folder)
-    raise FileNotFoundError(f"{saved['data']} is not there any more, and {f} says that {folder} was fine-tuned on it: "
-                            'pass --data with the file')
+    if not Path(data).exists():
+        raise FileNotFoundError(f"{data} is not there any more, and {f} says that {folder} was fine-tuned on it: pass "
+                                '--data with the file')
+    if (was := saved.get('digest')) and was != digest(Path(data)):
+        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so it may have learned rows that we '
+                      'set aside: pass --data with others')
+    return {k: saved[k] for k in _OWN} | dropped | dict(digest=was) | labels_of(folder)
 
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
 def rows_of(
@@ -52,14 +58,15 @@ def rows_of(
     t = glue_task(rows.task or known['task'])
     if folder and (n := len(label_names(folder))) != t.num_labels:
         raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
-    return dict(task=t.name, source=str(check_source(rows.source or known.get('source'), t.name)))
+    own = dict(vocab=labels_of(folder)['vocab']) if folder else {}
+    return dict(task=t.name, source=str(check_source(rows.source or known.get('source'), t.name))) | own
 
 # %% ../../nbs/commands/rows.ipynb #48893408
 def without_empty(
     rows:dict, # From `rows_of` or `recorded_rows`
 )->dict: # The same, with tables in place of files
     "Leave out the rows without a label, if that is asked for."
-    rows = dict(rows)
+    rows = {k: v for k, v in rows.items() if k != 'digest'}
     if not rows.pop('drop_empty', False): return rows
     from rank_bert.data.tables import drop_empty
     files = [k for k in ('data', 'valid') if isinstance(rows.get(k), str) and Path(rows[k]).exists()]
@@ -83,35 +90,38 @@ def rows_record(
     rows:dict, # What it was made from
 )->dict: # For the settings in `results.json`
     "List what the next command must know of the rows."
-    if 'task' in rows: return dict(rows, task=learn.task)
     own = {k: v for k, v in rows.items() if k not in ('vocab', 'regression')}
-    return dict(own, text_cols=list(learn.dls.text_cols), labels=learn.dls.vocab and list(learn.dls.vocab))
+    if 'task' in rows: return dict(own, task=learn.task)
+    return dict(own, text_cols=list(learn.dls.text_cols), labels=learn.dls.vocab and list(learn.dls.vocab),
+                digest=rows.get('digest') or digest(Path(rows['data'])))
 
 # %% ../../nbs/commands/rows.ipynb #8abc8e41
 def longest_input(
     rows:Rows, # With `max_length`, if you name one
     folder:str, # Folder of a saved model
-)->int: # In tokens: what you name, what the model was fine-tuned on, or 128
-    "Choose how many tokens of a text a model reads."
-    f = Path(folder)/'results.json'
-    return rows.max_length or check_count(saved_settings(folder).get('max_length') or 128, f'max_length in {f}')
+    own:int=None, # What the model itself says, as those of sentence-transformers do
+)->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
+    "Choose how many tokens of a text a model reads; raise `ValueError` if it has no positions for what you name."
+    f, saved = Path(folder)/'results.json', saved_settings(folder).get('max_length')
+    length = rows.max_length or own or saved and check_count(saved, f'max_length in {f}') or 128
+    return check_length(model_config(folder), length, rows.max_length and option('max_length'))
 
 # %% ../../nbs/commands/rows.ipynb #e5de376d
 def validation_items(
     rows:dict, # From `rows_of`
 )->dict: # Name of a split -> texts or pairs, and labels as numbers
     "Read the validation rows as plain lists."
+    from rank_bert.data.labels import Labels
+    from rank_bert.data.tables import check_text_cols, find_text_cols, read_data, split_data, table_column
+    rows = without_empty(rows)
     if 'task' in rows:
-        from rank_bert.data.glue import glue_task, load_glue
+        from rank_bert.data.glue import load_glue
         t, data = glue_task(rows['task']), load_glue(rows['task'], rows['source'])
-        splits = {k: ([data[k][c][:] for c in t.text_cols], data[k]['label'][:]) for k in t.valid_splits}
-    else:
-        from rank_bert.data.labels import Labels
-        from rank_bert.data.tables import check_text_cols, find_text_cols, read_data, split_data, table_column
-        rows = without_empty(rows)
-        train, valids = split_data(read_data(rows['data']), rows['valid'], rows['split_seed'])
-        cols = rows['text_cols'] or find_text_cols(train, rows['label_col'])
-        check_text_cols(cols, rows['label_col'])
-        labels = Labels(train, rows['label_col'], None, rows.get('vocab'), rows.get('regression'))
-        splits = {k: ([table_column(t, c, k) for c in cols], labels.encode(t, k)) for k, t in valids.items()}
+        valids = read_data({k: data[k] for k in t.valid_splits})
+        train, own = valids[t.valid_splits[0]], dict(text_cols=t.text_cols, label_col='label', regression=not t.labels)
+        rows |= own
+    else: train, valids = split_data(read_data(rows['data']), rows['valid'], rows['split_seed'])
+    cols = check_text_cols(rows['text_cols'] or find_text_cols(train, rows['label_col']), rows['label_col'])
+    labels = Labels(train, rows['label_col'], None, rows.get('vocab'), rows.get('regression'))
+    splits = {k: ([table_column(t, c, k) for c in cols], labels.encode(t, k)) for k, t in valids.items()}
     return {k: (cols[0] if len(cols) == 1 else list(zip(*cols)), y) for k, (cols, y) in splits.items()}

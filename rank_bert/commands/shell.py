@@ -22,9 +22,9 @@ from fastcore.script import call_parse, is_cli, set_ctx
 
 from .. import __version__
 from ..checks import check_name, short_repr
-from ..data.facts import GLUE_TASKS, glue_source
+from ..data.facts import glue_source
 from ..io import expanded, json_object, json_text
-from ..models.folder import model_config, saved_settings, sentence_class
+from ..models.folder import model_config, sentence_class, texts_per_row
 from ..settings import existing_path, flatten, in_shell, running, comma_list, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
@@ -290,8 +290,7 @@ def labels_of(folder:str|Path)->dict: # `vocab` and `regression` for `text_dls`
     from rank_bert.models.answers import head_kind # imports NumPy
     names, known = label_names(folder), model_config(folder).get('problem_type')
     if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
-    unnamed = all(o.casefold().startswith('label_') for o in names)
-    return dict(vocab=None if unnamed else names, regression=False)
+    return dict(vocab=names, regression=False)
 
 # %% ../../nbs/commands/shell.ipynb #3b826ad1
 def check_source(
@@ -358,13 +357,6 @@ def text_items(
         yield tuple(parts) if n == 2 else text
 
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
-def texts_per_row(folder:str|Path)->int: # 1 or 2; None if its folder does not tell
-    "Count the texts in a row of what the model in a folder was fine-tuned on."
-    saved = saved_settings(folder)
-    task, own = saved.get('task'), saved.get('text_cols')
-    if isinstance(own, list) and len(own) in (1, 2): return len(own)
-    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
-
 def predict_line(
     folder:str|Path, # What to predict with
     like:str|Path=None, # Folder of the saved model that it was made from; default: itself

@@ -213,7 +213,8 @@ def _scores(self:Sweep, run, job, result):
         return res | dict(divergence=max(0., far))
     if learn.dls.vocab is None: return res | dict(majority_baseline=0.) # for a correlation
     y, first = torch.cat([y for _, y in valid]).cpu(), learn.score_names[:1]
-    constant = torch.nn.functional.one_hot(y.mode().values, len(learn.dls.vocab)).expand(len(y), -1)
+    most = y.mode(0).values # of each label, if a text has several
+    constant = (most if y.ndim > 1 else torch.nn.functional.one_hot(most, len(learn.dls.vocab))).expand(len(y), -1)
     return res | dict(majority_baseline=score(constant, y, first, learn.kind)[first[0]])
 
 # %% ../../nbs/compare/sweep.ipynb #0a838061

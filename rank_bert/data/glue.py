@@ -112,6 +112,7 @@ def glue_dls(
     tokenizer:PreTrainedTokenizerBase=None, # Fast tokenizer; None for the sample's own
     source:str|Path=None, # As in `load_glue`
     bs:int=32, # Batch size
+    vocab:list=None, # Labels in another order than the task's, as those of a model
     **kwargs
 )->TextDLs: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task."
@@ -119,4 +120,4 @@ def glue_dls(
     if tokenizer is None and source != 'sample':
         raise ValueError("give a tokenizer; only source='sample' has one of its own")
     return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label',
-                    valid=t.valid_splits, bs=bs, vocab=t.labels, regression=t.labels is None, **kwargs)
+                    valid=t.valid_splits, bs=bs, vocab=vocab or t.labels, regression=t.labels is None, **kwargs)

@@ -15,12 +15,17 @@ from fastcore.basics import patch
 from ..checks import check_texts
 from .tables import is_empty, name_first, row_place, table_column
 
+# %% ../../nbs/data/labels.ipynb #1abe1001
+def class_name(label)->str: # '1' for 1, 1.0 and '1.0'
+    "Name a class; a whole number has one name, in whatever form a file holds it."
+    return re.sub(r'^([+-]?\d+)\.0*$', r'\1', str(label))
+
 # %% ../../nbs/data/labels.ipynb #92d67548
 def label_vocab(
     labels, # Labels of the training set: strings or integers
 )->list[str]: # The distinct names, in order
     "List the distinct names of the classes, in order."
-    names = check_texts(sorted({str(o) for o in labels}), 'classes')
+    names = check_texts(sorted(set(map(class_name, set(map(str, labels))))), 'classes')
     try: return sorted(names, key=float)
     except ValueError: return names
 
@@ -28,10 +33,21 @@ def label_vocab(
 def is_regression(
     labels, # Labels of the training set
 )->bool: # Are they scores rather than classes?
-    "Tell whether labels are floats, or strings that are numbers but not all whole."
+    "Tell whether labels are numbers, but not all of them whole."
     try: v = np.array(list(labels), dtype=float)
     except (TypeError, ValueError, OverflowError): return False
-    return isinstance(labels[0], (float, np.floating)) or not (np.isfinite(v) & (v == np.round(v))).all()
+    return not (np.isfinite(v) & (v == np.round(v))).all()
+
+# %% ../../nbs/data/labels.ipynb #1abe1003
+def is_unnamed(names)->bool: # Are they LABEL_0, LABEL_1 and so on?
+    "Tell whether nobody named the labels of a model."
+    return all(re.fullmatch(r'label_\d+', str(o), re.IGNORECASE) for o in names)
+
+def match_labels(names, labels)->list: # The place of each label among `names`; None for one that is not there
+    "Find labels of data among those of a model: by name, whatever its capitals, and `LABEL_1` by 1."
+    key = lambda o: re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
+    ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
+    return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
 
 # %% ../../nbs/data/labels.ipynb #57ae3ddb
 def read_score(
@@ -66,6 +82,8 @@ def _is_hot(rows):
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
 
 # %% ../../nbs/data/labels.ipynb #49be2221
+_UNNAMED = ', as the model does not name them: write numbers, or name them in its order, as vocab or in its config.json'
+
 class Labels:
     "What to predict: the column or columns of the labels, and the names of the classes."
     def __init__(self,
@@ -78,12 +96,14 @@ class Labels:
         self.col, self.sep, self.columns = label_col, label_sep, isinstance(label_col, (list, tuple))
         labels = self.read(train)
         self.several = not regression and is_multi_label(labels)
-        names = label_col if self.columns else vocab or train.attrs.get('classes', {}).get(label_col)
-        self.hot = self.several and _is_hot(labels) and (not names or len(names) == len(labels[0]))
-        if self.hot and not names: names = range(len(labels[0]))
-        self.known, self.vocab = '' if names else ', the labels of the training rows', None
-        if names:
-            self.vocab = v = list(map(str, names))
+        own = label_col if self.columns else train.attrs.get('classes', {}).get(label_col)
+        if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)): vocab = own
+        self.hot = self.several and _is_hot(labels) and (not vocab or len(vocab) == len(labels[0]))
+        if self.hot and not vocab: vocab = range(len(labels[0]))
+        self.ordered, self.vocab = bool(vocab), None # the alphabet is no order
+        self.known = _UNNAMED*is_unnamed(vocab) if vocab else ', the labels of the training rows'
+        if vocab:
+            self.vocab = v = list(map(str, vocab))
             if len(set(v)) < len(v): raise ValueError(f'vocab is {v}: two classes have the same name')
             if len(v) < 2 and not self.several: raise ValueError(f'vocab is {v}: a classifier needs two classes')
         elif self.several:
@@ -108,8 +128,8 @@ def read(self:Labels, table, split='train'):
         columns = [table_column(table, c, split) for c in self.col]
         for c, column in zip(self.col, columns):
             for i, v in enumerate(column):
-                if v not in (0, 1, '0', '1'): raise ValueError(f'{split} {c}[{i}] is {v!r}, which is not 0 or 1')
-        return [[c for c, v in zip(self.col, row) if v in (1, '1')] for row in zip(*columns)]
+                if read_score(v) not in (0, 1): raise ValueError(f'{split} {c}[{i}] is {v!r}, which is not 0 or 1')
+        return [[c for c, v in zip(self.col, row) if read_score(v)] for row in zip(*columns)]
     labels = table_column(table, self.col, split)
     if self.sep is not None:
         texts = check_texts(labels, f'{split} {self.col}')
@@ -125,21 +145,21 @@ def read(self:Labels, table, split='train'):
 def encode(self:Labels, table, split='train'):
     "Turn the labels of a split into int64 classes, float32 scores or rows of 0 and 1; None where it has no labels."
     labels, place = self.read(table, split), partial(row_place, table, split, self.col)
-    ids = {o: i for i, o in enumerate(self.vocab or ())}
+    known = ', '.join(map(repr, self.vocab or ()))
     if not self.several:
         if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels): return None
         _check_given(labels, place)
-        res = [read_score(o) if self.vocab is None else ids.get(str(o)) for o in labels]
+        res = [*map(read_score, labels)] if self.vocab is None else match_labels(self.vocab, labels)
         if None in res:
             i = res.index(None)
-            want = f'one of {", ".join(map(repr, ids))}{self.known}' if ids else 'a finite number'
+            want = f'one of {known}{self.known}' if known else 'a finite number'
             raise ValueError(f'{place(i)} is {labels[i]!r}, which is not {want}')
         return np.array(res, dtype=np.float32 if self.vocab is None else np.int64)
     if not is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
     if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
-    res = np.zeros((len(labels), len(ids)), np.float32)
-    for i, row in enumerate(labels):
-        for o in map(str, row):
-            if o not in ids: raise ValueError(f'{place(i)} has {o!r}, which is not one of {", ".join(map(repr, ids))}')
-            res[i, ids[o]] = 1
+    res = np.zeros((len(labels), len(self.vocab)), np.float32)
+    each = [(i, o) for i, row in enumerate(labels) for o in row]
+    for (i, o), k in zip(each, match_labels(self.vocab, (o for _, o in each))):
+        if k is None: raise ValueError(f'{place(i)} has {class_name(o)!r}, which is not one of {known}')
+        res[i, k] = 1
     return res

@@ -209,5 +209,5 @@ def text_dls(
         items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])
     res = TextDLs(*dls, device=device or default_device())
-    res.valid_names = list(valids)
+    res.valid_names, res.ordered = list(valids), labels.ordered
     return res

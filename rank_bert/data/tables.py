@@ -237,7 +237,8 @@ def find_text_cols(
     "Find the columns that hold text."
     labels, classes = listify(label_col), table.attrs.get('classes', {})
     check_columns(table, labels)
-    names = [o for o in table if o not in labels and o not in classes and isinstance(table[o].iloc[0], str)]
+    first = lambda o: next(iter(table[o].dropna()), None)
+    names = [o for o in table if o not in labels and o not in classes and isinstance(first(o), str)]
     numbers = lambda o: pd.to_numeric(table[o], errors='coerce').notna().all()
     if len(names) > 1: names = [o for o in names if str(o).strip() and not numbers(o)] or names
     if len(names) not in (1, 2):

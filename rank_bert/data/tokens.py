@@ -15,8 +15,9 @@ import datasets, numpy as np, pandas as pd, tokenizers, torch
 from fastcore.basics import patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count, check_texts
+from ..checks import check_count, check_texts, text_rows
 from ..io import digest, new_file
+from ..settings import option
 
 # %% ../../nbs/data/tokens.ipynb #a1cd2661
 class TokenizedTexts:
@@ -77,7 +78,7 @@ def tokenize_cached(
     if pairs is not None and len(texts) != len(pairs):
         raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
     least = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + (1 if pairs is None else 2)
-    check_count(max_length, 'max_length', least, tokenizer.model_max_length)
+    check_count(max_length, option('max_length'), least, tokenizer.model_max_length)
     if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     folder = os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert'
     state = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -161,15 +162,8 @@ def split_pairs(
     n_cols:int=None, # How many texts an item should have; None: as many as the first one
 )->tuple: # Texts, second texts or None
     "Make lists of first and second texts."
-    if isinstance(texts, (str, tuple)) or not hasattr(texts, '__iter__'): texts = [texts]
-    if isinstance(texts, pd.DataFrame): texts = texts.to_numpy()
-    texts = texts.tolist() if isinstance(texts, np.ndarray) else list(texts)
-    if not texts: raise ValueError('there are no texts')
-    n_cols = n_cols or (2 if isinstance(texts[0], (tuple, list)) else 1)
-    if n_cols == 1: return check_texts(texts), None
-    for i, o in enumerate(texts):
-        if not isinstance(o, (tuple, list)) or len(o) != 2: raise TypeError(f'texts[{i}] is {o!r}, not a pair of texts')
-    return [check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts'))]
+    if not (rows := text_rows(texts, n_cols)): raise ValueError('there are no texts')
+    return (rows, None) if isinstance(rows[0], str) else [list(o) for o in zip(*rows)]
 
 # %% ../../nbs/data/tokens.ipynb #e3e3cf11
 def encode_texts(

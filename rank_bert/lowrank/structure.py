@@ -29,8 +29,9 @@ def reshape_block(
         if type(m) is not nn.Linear:
             raise ValueError(f"{a.name} has a {type(m).__name__} where heads need an nn.Linear: "
                 "truncate heads first and factorise afterwards, or begin with to_dense(model)")
-    if size != a.size and not hasattr(a.module, 'attention_head_size'):
-        raise ValueError(f"{a.name} turns its {a.size} features by the position, so it must keep them: leave out heads")
+    free = all(hasattr(a.module, k) for k in ('attention_head_size', 'scaling'))
+    if size != a.size and (not free or getattr(a.module, 'rotary_embeddings', None)):
+        raise ValueError(f"{a.name} computes with {a.size} features a head, and cannot with {size}: leave out whole heads")
     new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
     replace_layers(enc, dict(zip(old, new)))
     set_heads(a.module, n, size)

@@ -70,7 +70,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     refit, has_head = config.num_labels != num_labels, 'SequenceClassification' in str(config.architectures)
     if refit and has_head:
         warnings.warn(f'{name} has a head for {config.num_labels} labels, not {num_labels}: the new head is random')
-    if refit: config.num_labels, config.problem_type = num_labels, None
+    if refit: config.num_labels, config.problem_type, config.architectures = num_labels, None, None # a new head
     for k, v in overrides.items(): setattr(config, k, v)
     model, info = load_checkpoint(AutoModelForSequenceClassification, name, config, refit, **kwargs)
     check_loaded(model, info, name, has_head and not refit)
@@ -111,7 +111,7 @@ def get_pretrained_model(
     if config.num_labels != n: config.num_labels, config.problem_type = n, None
     if hasattr(config, 'quantization_config'): del config.quantization_config
     for k, v in overrides.items(): setattr(config, k, v)
-    config.weights_from = None
+    config.weights_from = config.architectures = None
     model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
     return record_origin(model, 'random')
 

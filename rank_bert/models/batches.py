@@ -60,13 +60,18 @@ def sentences(
 @patch(as_prop=True)
 def tokenizer(self:Encoder): # Tokenizer
     "Find the tokenizer of a model: its own, or the one beside its weights."
-    from transformers import AutoTokenizer # takes a second to import
+    from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
     if (tok := getattr(self.model, 'tokenizer', None)) is not None: return tok
     name = self.base.name_or_path
-    try: return AutoTokenizer.from_pretrained(name)
+    try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError, TypeError) as e:
         raise ValueError(f"texts need a tokenizer, and there is none at {name!r}, where the model comes from: tokenise "
             "them yourself, and pass batches") from e
+    rows = self.base.get_input_embeddings().num_embeddings
+    if rows not in (len(tok), saved.get('vocab_size')):
+        warnings.warn(f'the model has {rows:,} rows for tokens, and the tokenizer at {name!r} has {len(tok):,}: those that '
+            'you added are unknown to it, so tokenise with your own, and pass batches')
+    return tok
 
 def are_texts(
     data, # Anything

@@ -112,4 +112,5 @@ def pooled_classifier(
     nn.init.zeros_(new.classifier.bias)
     new.train(encoder.training)
     new.weights_from = new.config.weights_from = getattr(whole, 'weights_from', 'a module')
+    new.stored_dtype = getattr(whole, 'stored_dtype', None)
     return new

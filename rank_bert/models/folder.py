@@ -11,6 +11,7 @@ __all__ = ['model_config', 'saved_settings']
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..data.facts import GLUE_TASKS
 from ..io import expanded, json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
@@ -98,14 +99,14 @@ _FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2
 def check_length(
     config:dict, # What config.json holds
     length:int, # Tokens of a text, special ones included
-    name:str, # What to call the length in the error
+    name:str=None, # What to call the length in the error; None to lower it without an error
 )->int: # `length`
     "Raise `ValueError` if a model has fewer positions than a text has tokens."
     config = config.get('encoder') or config # of a `PooledConfig`
     most = config.get('max_position_embeddings')
     if not isinstance(most, int) or most < 1 or config.get('position_biased_input') is False: return length # relative
     if config.get('model_type') in _FROM_PADDING: most -= 1 + (config.get('pad_token_id') or 0)
-    if length <= most: return length
+    if length <= most or name is None: return min(length, most)
     raise ValueError(f'{name} is {length:,}, and the model has positions for {most:,} tokens')
 
 # %% ../../nbs/models/folder.ipynb #f01d0012
@@ -151,6 +152,15 @@ def saved_settings(
     if not isinstance(own := settings.get('rows'), dict): return settings # of a task, or of a command
     defaults = dict(text_cols=None, label_col='label', valid=None, split_seed=42)
     return settings | defaults | own | dict(task=None, data=settings.get('source'))
+
+# %% ../../nbs/models/folder.ipynb #1abe1010
+def texts_per_row(folder:str|Path)->int: # 1 or 2; None if its folder does not tell
+    "Count the texts in a row of what the model in a folder was fine-tuned on."
+    saved, exported = saved_settings(folder), expanded(folder)/'deploy.json'
+    if exported.is_file() and (n := json_object(exported).get('texts')): return n
+    task, own = saved.get('task'), saved.get('text_cols')
+    if isinstance(own, list) and len(own) in (1, 2): return len(own)
+    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
 # %% ../../nbs/models/folder.ipynb #f01d0018
 _TOKENIZER_JSON = ('tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json', 'added_tokens.json',

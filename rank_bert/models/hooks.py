@@ -8,9 +8,11 @@ Docs: https://rank-bert.github.io/rank_bert/models/hooks.html.md"""
 __all__ = ['frozen', 'hooked']
 
 # %% ../../nbs/models/hooks.ipynb #oksn0002
+import copy
 from contextlib import contextmanager
 from threading import Lock
 import torch, torch.nn as nn
+from .encoder import Encoder
 
 # %% ../../nbs/models/hooks.ipynb #0anatom5
 _holders, _changing = {}, Lock() # (id of an object, attribute) -> [blocks that hold it, value before them]
@@ -68,3 +70,24 @@ def hooked(
     try: yield
     finally:
         for h in handles: h.remove()
+
+# %% ../../nbs/models/hooks.ipynb #w0r1t011
+def as_written(
+    model:nn.Module, # A transformers model, or any module that contains one
+    cast:bool=True, # Give it the precision of the checkpoint that it was loaded from?
+)->nn.Module: # `model` itself if there is nothing to do
+    "Copy a model with its weights as a file shall hold them."
+    enc, hooks = Encoder(model).base, lambda m: {k: h for k, h in m._forward_pre_hooks.items() if hasattr(h, 'remove')}
+    stored = cast and enc.dtype == torch.float32 and getattr(enc, 'stored_dtype', None) # else you chose another
+    computed = [m for m in model.modules() if hooks(m) or hasattr(m, 'parametrizations')]
+    if not computed and stored in (False, None, enc.dtype): return model
+    new = copy.deepcopy(model, {id(v): v.detach() for m in computed for v in vars(m).values() if torch.is_tensor(v)})
+    for m in [*new.eval().modules()]: # in training, spectral norms change with every look
+        for k, h in hooks(m).items():
+            h.remove(m)
+            del m._forward_pre_hooks[k]
+        if values := {k: getattr(m, k).detach() for k in getattr(m, 'parametrizations', ())}:
+            del m.parametrizations
+            m.__class__ = type(m).__base__ # remove_parametrizations would change the class, which `model` has too
+            for k, v in values.items(): m.register_parameter(k, nn.Parameter(v))
+    return new.to(stored or enc.dtype).train(model.training)

@@ -116,6 +116,7 @@ def load_checkpoint(
     "Load a transformers model without running code that comes with it."
     name = str(expanded(name))
     config, place = config or load_config(name, **kwargs), name
+    stored = config.dtype # which loading overwrites
     if Path(name).is_dir():
         place = str(encoder_folder(name))
         size, file = weight_bytes(place), Path(place)/'config.json'
@@ -139,6 +140,7 @@ def load_checkpoint(
             warnings.filterwarnings('error', 'Found missing adapter keys')
             model = PeftModel.from_pretrained(model, name).merge_and_unload(safe_merge=True)
         model.requires_grad_(True).__dict__.pop('peft_config', None)
+    model.stored_dtype = stored or model.dtype # for `as_written`
     check_finite_weights(model, name)
     return model, info
 
@@ -181,8 +183,7 @@ def _load(name, pooled, **kwargs):
         head = 'ForCausalLM' if saved.endswith('LMHeadModel') else ''.join(saved.rpartition('For')[1:])*('For' in saved)
         if pooled and head in ('', 'ForMaskedLM', 'ForPreTraining'): saved = 'SentenceTransformer'
         elif cls := getattr(transformers, f'AutoModel{head}', None):
-            dtype = torch.float32 if head == 'ForSequenceClassification' else 'auto'
-            model, info = load_checkpoint(cls, name, config, dtype=dtype, **kwargs)
+            model, info = load_checkpoint(cls, name, config, dtype='auto', **kwargs)
             check_loaded(model, info, name, trained_head=bool(head))
             return model
     if saved not in _SENTENCES:

@@ -13,6 +13,7 @@ from collections import Counter, namedtuple
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from xml.etree import ElementTree
 
 import numpy as np, pandas as pd, torch
@@ -28,7 +29,7 @@ from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
-from ..models.folder import check_length, saved_settings
+from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
 from ..models.kinds import KINDS, prediction_of
 from ..models.hooks import frozen
@@ -69,17 +70,20 @@ def why_not(
 
 
 # %% ../../nbs/ship/export.ipynb #de000010
-Source = namedtuple('Source', 'model tokenizer max_length results') # `results`: the results.json of a folder, or None
+# `results`: what results.json holds, or None; `texts`: how many a row has, if we know
+Source = namedtuple('Source', 'model tokenizer max_length results texts', defaults=[None, None])
 
 def _open_source(model, tokenizer, max_length):
     "Open whatever was passed to `export`."
-    results = None
+    results = n = None
     if isinstance(model, (str, Path)):
         folder, opened = expanded(model), open_model(model, tokenizer)
-        model, own = opened.model, opened.tokenizer or get_tokenizer(model)
+        model, own = opened.model.float(), opened.tokenizer or get_tokenizer(model)
         length = getattr(model, 'max_seq_length', None) or saved_settings(folder).get('max_length')
-        if saved_settings(folder): results = folder/'results.json'
-    elif hasattr(model, 'dls'): model, own, length = model.model, model.dls.tokenizer, model.dls.max_length
+        if saved_settings(folder) and (f := folder/'results.json').is_file(): results = json_object(f)
+        n = texts_per_row(folder)
+    elif hasattr(model, 'dls'):
+        model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
     else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
@@ -91,11 +95,12 @@ def _open_source(model, tokenizer, max_length):
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    length = max_length or length or min(128, tokenizer.model_max_length)
+    config = Encoder(model).base.config.to_dict()
+    length = max_length or length or check_length(config, min(128, tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
-    check_length(Encoder(model).base.config.to_dict(), length, option('max_length'))
-    return Source(model, tokenizer, length, results)
+    check_length(config, length, option('max_length'))
+    return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n)
 
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -167,12 +172,13 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    if source.results: shutil.copyfile(source.results, folder/'results.json')
+    if source.results:
+        (folder/'results.json').write_text(json_text(source.results, indent=1) + '\n', encoding='utf-8')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
     settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
         made_for=processor or this_processor(), kind=graph.kind,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
-        inputs=graph.inputs, max_length=source.max_length,
+        inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
         bytes=part_bytes(folder/GRAPHS[to], dense))
@@ -197,10 +203,11 @@ def compare_engines(
     length:int=32, # Tokens of each
 )->pd.DataFrame: # Two rows for PyTorch and one a candidate: least `ms`, `speedup`, `divergence`, `changed`, `mb`
     "Time exported folders and PyTorch in turns, and compare their predictions."
+    predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
     if not texts:
         from rank_bert.data.glue import load_glue
         texts = load_glue('sst2', 'sample')['validation']['sentence'][:]
-    predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
+        if next(iter(predictors.values())).settings.get('texts') == 2: texts = list(zip(texts, texts[::-1]))
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}
@@ -327,7 +334,8 @@ def export(
     own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
-    dense_model, more, best = source.model, {}, candidates[0]
+    dense_model, more, best, record = source.model, {}, candidates[0], source.results or {}
+    promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
     if form.vocabulary == 'seen':
         if not texts:
             raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
@@ -335,11 +343,12 @@ def export(
         source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
-    with tempfile.TemporaryDirectory() as d:
-        traced = Path(d)/'model.onnx'
+    with new_folder(out, overwrite, checked=True) as tmp:
+        d = tmp.parent # hidden, and gone with the block
+        traced = d/'model.onnx'
         to_onnx(graph, traced)
         for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
-        folders = {k: Path(d)/'-'.join(k) for k in candidates}
+        folders = {k: d/'-'.join(k) for k in candidates}
         settings = {k: _write_export(source, dense_model, graph, traced, f, *k, form.processor)
             for k, f in folders.items()}
         kept = check_guarantee(truth, folders, aside, config) if config.max_changed else folders
@@ -352,7 +361,12 @@ def export(
             more = dict(measured=about | dict(rows=table.to_dict('records')))
         place = str(dense)*isinstance(dense, (str, Path))
         if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)
-        with new_folder(out, overwrite, checked=True) as tmp:
-            shutil.copytree(folders[best], tmp, dirs_exist_ok=True)
-            _seal(tmp, settings[best] | more)
+        elif promised:
+            same = tokenizer is None and max_length in (None, record['settings'].get('max_length'))
+            if same and (best[1], form.vocabulary) == ('fp32', 'all'): more |= dict(guarantee=promised)
+            else: warnings.warn(f'the guarantee of {model} was not tested on this export ({" ".join(best)}), so it has '
+                f'none. This tests it: rank-bert-export {quote(str(model))} --to {best[0]} --precision {best[1]} '
+                f"--max-changed {promised['max_changed']:g} --texts FILE --out {quote(str(out))} --overwrite")
+        for o in folders[best].iterdir(): o.rename(tmp/o.name)
+        _seal(tmp, settings[best] | more)
     return Predictor(out)

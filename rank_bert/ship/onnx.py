@@ -22,6 +22,7 @@ from ..models.encoder import input_names
 from ..models.kinds import Encoder
 from ..models.embedder import embedding_features
 from ..models.folder import shorten_error
+from ..models.hooks import as_written
 from ..models.kinds import KINDS, prediction_of
 
 # %% ../../nbs/ship/onnx.ipynb #dx000006
@@ -34,7 +35,7 @@ class TextGraph(nn.Module):
         super().__init__()
         enc = Encoder(model)
         self.pooled = enc.st is not None
-        self.model = copy.deepcopy(enc.st if self.pooled else enc.base).float().cpu().eval()
+        self.model = copy.deepcopy(as_written(enc.st if self.pooled else enc.base, cast=False)).float().cpu().eval()
         self.enc, self.family = (view := Encoder(self.model)).base, view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from ..checks import check_answers, check_count, check_name
+from ..checks import check_answers, check_count, check_name, text_rows
 from ..io import digest, expanded, json_object, json_text, needs_extra
 from ..models.answers import KINDS
 from ..models.folder import named_errors, shorten_error
@@ -55,7 +55,8 @@ def read_manifest(
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):
         f = folder/name
-        if not f.resolve().is_relative_to(folder.resolve()): raise ValueError(f'{file}: {name!r} is not in the folder')
+        if Path(name).is_absolute() or '..' in Path(name).parts: # the hub's cache holds links to files elsewhere
+            raise ValueError(f'{file}: {name!r} is not in the folder')
         if not f.is_file(): raise FileNotFoundError(f'{folder} is incomplete, {name} is missing: copy all of it again')
         if digest(f) != m['files'].get(name): raise ValueError(f'{f} is not the file that was exported {again}')
     return m
@@ -223,13 +224,7 @@ class Predictor:
 
     def outputs(self, texts, bs=32):
         "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
-        if isinstance(texts, str) or not hasattr(texts, '__iter__'): texts = [texts]
-        pair = lambda o: isinstance(o, (tuple, list)) and len(o) == 2
-        texts, bs = [tuple(o) if pair(o) else o for o in texts], check_count(bs, 'bs')
-        for i, o in enumerate(texts):
-            for t in o if pair(o) else (o,):
-                if not isinstance(t, str):
-                    raise TypeError(f'texts[{i}] is {t!r:.60} ({type(t).__name__}), not a string')
+        texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
         res, m = np.empty((len(texts), self.size), np.float32), self.settings
         for start in range(0, len(texts), self.at_once):
             some = texts[start:start+self.at_once]

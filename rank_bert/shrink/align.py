@@ -24,7 +24,8 @@ def ridge_map(
     "Fit a linear map between embeddings by ridge regression."
     z, wanted = z.double(), wanted.double()
     a, b = z - z.mean(0), wanted - wanted.mean(0)
-    pull = check_positive(ridge, 'ridge')*a.square().mean()*torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    scale = check_positive(ridge, 'ridge')*a.square().mean().clamp_min(1e-30) # zero where all texts are alike
+    pull = scale*torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
     weight = torch.linalg.solve(a.T@a/len(z) + pull, a.T@b/len(z) + pull).T
     return weight, wanted.mean(0) - weight@z.mean(0)
 

@@ -10,6 +10,7 @@ __all__ = ['SEARCHES', 'compress']
 # %% ../../nbs/shrink/compress.ipynb #41855a77
 import torch, torch.nn as nn
 from fastcore.meta import delegates
+from ..models.hooks import as_written
 from ..models.kinds import Encoder
 from ..settings import CompressConfig
 from .calibrate import Calibration
@@ -50,7 +51,7 @@ def compress(
     "Shrink an encoder by a recipe."
     config = CompressConfig(budget, **kwargs)
     if config.speedup: engine_of(config.speed_engine)
-    job = Job(model, data, config, progress)
+    job = Job(as_written(model, cast=False), data, config, progress)
     parts = parse(default_recipe(job, config) if recipe is None else recipe)
     wants = [p.statistics for p in parts if p.needs]
     job.statistics = None if None in wants else tuple(dict.fromkeys(k for w in wants for k in w))

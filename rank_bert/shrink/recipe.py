@@ -17,6 +17,7 @@ from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import batches_from, choose_texts, split_batch, warn_few
+from ..models.hooks import as_written
 from ..models.kinds import Encoder
 from ..registry import Registry
 from ..settings import CompressConfig, option
@@ -323,6 +324,8 @@ def run(
         result = old[key] if key in old else replace(p.apply(Step(job, result, own)), done=done, key=key)
         if not p.last: job.results[key] = result
     new = result.model
+    if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
+        result = replace(result, model=(new := rounded.float())) # what we test is what will be written
     if new is not job.dense and (done := getattr(new, 'compression', None)) is not None:
         new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds,
             budget=config.budget or done.budget)

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/steer/monitor.html.md"""
 __all__ = ['RankMonitor']
 
 # %% ../../nbs/steer/monitor.ipynb #6bed7e62
-import json, math, os, time, warnings
+import contextlib, json, math, os, time, warnings
 from functools import partial
 from pathlib import Path
 
@@ -175,7 +175,7 @@ def record(self:RankMonitor, step, last=False):
         with self.file.open('ab') as f:
             f.write(json.dumps(record).encode()+b'\n')
             f.flush()
-            os.fsync(f.fileno())
+            with contextlib.suppress(OSError): os.fsync(f.fileno()) # some file systems refuse it
     if self.live and in_notebook() and hasattr(self.learn, 'progress'):
         fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
         from IPython.display import display # which scripts need not have

@@ -46,6 +46,7 @@ def glue_learner(
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
     max_length:int=128, # Longest input in tokens
+    vocab:list=None, # Labels in another order than the task's, as those of a model
     seed:int=42, # Seed of everything random
     **kwargs
 )->EncoderLearner: # Ready to fit
@@ -54,7 +55,7 @@ def glue_learner(
     if str(source) not in ('sample', 'hub'):
         task_folder(of.name, source) # report a wrong folder before a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
-    dls = glue_dls(of.name, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed)
+    dls = glue_dls(of.name, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed, vocab=vocab)
     return encoder_learner(dls, model, pretrained, of.metrics, own_vocab, seed=seed, task=of.name, **kwargs)
 
 # %% ../../nbs/train/glue_learner.ipynb #b7c40b64

@@ -24,15 +24,16 @@ from fastcore.foundation import L
 from fastcore.meta import delegates
 from torch import nn
 
-from ..checks import check_positive
-from ..data.tokens import encode_texts, split_pairs
+from ..checks import check_positive, text_rows
+from ..data.tokens import encode_texts
 from ..io import check_new, new_folder
 from ..models.kinds import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
+from ..models.hooks import as_written
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
-from .match import classifier_for
+from .match import check_labels, classifier_for, name_labels
 from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, score
 
 # %% ../../nbs/train/learner.ipynb #6e413cb1
@@ -131,6 +132,10 @@ class EncoderLearner(Learner):
     @property
     def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
+        alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
+        if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')): name_labels(self.model, self.dls)
+        if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
+            check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
             if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
         if event_name != 'after_loss' or self.lock.locked() or hasattr(self, 'lr_finder') or not len(self.yb): return
@@ -194,6 +199,7 @@ def logits(self:EncoderLearner,
     dl=None, # Data loader with labels; default: the validation set
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
     "Predict logits for a data loader."
+    check_labels(self.model, self.dls)
     device, outs, targs = next(self.model.parameters()).device, [], []
     with evaluating(self.model):
         for x, *y in self.dls.valid if dl is None else dl:
@@ -229,8 +235,7 @@ def predict(self:EncoderLearner,
 )->tuple|L: # `(label, index, probabilities)`, for a regression `(value, value, raw output)`; for a list an `L` of them
     "Predict the label of a text, a pair, or a list of them."
     one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
-    texts, pairs = split_pairs([item] if one else item, len(self.dls.text_cols))
-    items = list(texts if pairs is None else zip(texts, pairs))
+    items = text_rows([item] if one else item, len(self.dls.text_cols))
     batches = zip(encode_texts(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
     probs = np.concatenate([self.model.predict_proba(x, o) for x, o in batches])
     kind, names = KINDS[self.kind], self.hf_model.config.id2label
@@ -253,10 +258,11 @@ def save_pretrained(self:EncoderLearner,
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
-    check_finite_weights(self.hf_model, 'the model')
-    check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in self.hf_model.parameters()))
+    model = as_written(self.hf_model)
+    check_finite_weights(model, 'the model')
+    check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in model.parameters()))
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
-        self.hf_model.save_pretrained(tmp)
+        model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
     return Path(folder)
 

@@ -13,11 +13,14 @@ from pathlib import Path
 
 from torch import nn
 
+from ..data.labels import is_unnamed, match_labels
 from ..io import expanded
+from ..models.folder import check_length
 from ..models.kinds import Encoder
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
+from ..settings import option
 
 # %% ../../nbs/train/match.ipynb #e85e4162
 def _build_classifier(name, dls, pretrained, task, own_vocab):
@@ -49,6 +52,29 @@ def _match_vocab(hf, folder, tokenizer):
         warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
                       f"its token {i} is {token!r}, there {theirs!r}")
 
+# %% ../../nbs/train/match.ipynb #1abe1008
+def label_order(model, dls)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
+    "Find the labels of data loaders among those of a model."
+    if not (found := list(map(str, getattr(dls, 'vocab', None) or ()))): return [], []
+    config = Encoder(model).base.config
+    have = [config.id2label[i] for i in range(config.num_labels)]
+    if dls.ordered and is_unnamed(have) and len(have) == len(found): return have, [*range(len(have))]
+    at = match_labels(have, found)
+    return have, None if None in at else at
+
+def check_labels(model, dls):
+    "Raise `ValueError` if a model was trained on other labels than those of data loaders."
+    have, at = label_order(model, dls)
+    if at != [*range(len(have))]:
+        raise ValueError(f'the labels are {[*dls.vocab]} in the data and {have} in the model, which was not trained on '
+                         'these: fit it, or pass the labels in its order, as vocab')
+
+def name_labels(model, dls):
+    "Write the labels of data loaders into the config of a classifier that learns them."
+    if names := list(map(str, getattr(dls, 'vocab', None) or ())):
+        config = Encoder(model).base.config
+        config.id2label, config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+
 # %% ../../nbs/train/match.ipynb #match008
 def classifier_for(
     dls, # From `glue_dls` or `text_dls`
@@ -63,20 +89,20 @@ def classifier_for(
     hf = Encoder(model).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
+    check_length(hf.config.to_dict(), dls.max_length, option('max_length'))
     _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
     if tok.padding_side not in ('left', Encoder(hf).family.padding_side):
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")
         tok.padding_side = 'left'
-    if dls.vocab is not None:
-        names, have = [str(o) for o in dls.vocab], list(hf.config.id2label.values())
-        ours, theirs = ([o.casefold() for o in v] for v in (names, have))
-        if sorted(ours) == sorted(theirs) and ours != theirs:
-            raise ValueError(f'the labels are {names} in the data and {have} in the model: '
-                             "pass the labels in the model's order")
-        if ours != theirs and not all(o.startswith('label_') for o in theirs):
-            warnings.warn(f'the labels of the model, {have}, become those of the data, {names}')
-        hf.config.id2label, hf.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+    (have, at), names = label_order(hf, dls), list(map(str, dls.vocab or ()))
+    if at not in (None, [*range(len(have))]) or len(names) != len(have):
+        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
+                         "pass the labels in the model's order, as vocab")
+    if at is None and not is_unnamed(have):
+        warnings.warn(f'the labels of the model, {have}, become those of the data, {names}, once you fit it')
+    new = 'SequenceClassification' not in str(hf.config.architectures)
+    if new and (at is None or is_unnamed(have)): name_labels(hf, dls)
     kind, multi, several = BertWrapper(hf).kind, 'multi_label_classification', getattr(dls, 'multi_label', False)
     if not several and kind == multi:
         raise ValueError('the model gives several labels a text, and the data have one: '

@@ -28,9 +28,11 @@ from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, r
 from ..models.kinds import Encoder
 from ..models.encoder import linears
 from ..models.base_models import BertWrapper, bert_config, evaluating
+from ..models.folder import check_length
 from ..models.opener import load_checkpoint
 from ..lowrank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
+from ..settings import option
 from .scores import check_loss
 
 # %% ../../nbs/train/mlm.ipynb #f19df1bf
@@ -53,7 +55,7 @@ def mlm_dls(
     check_fraction(masking['p'], 'mask probability', one=False)
     settings = dict(max_length=max_length, bs=bs, layout=layout, seed=seed)
     check_name(layout, 'layout', LAYOUTS)
-    check_count(max_length, 'max_length', 8, tokenizer and tokenizer.model_max_length)
+    check_count(max_length, option('max_length'), 8, tokenizer and tokenizer.model_max_length)
     docs = read_corpus(files)
     if isinstance(valid, (int, float)): train, valid = split_documents(docs, valid, seed)
     else: train, valid = docs, read_corpus(valid)
@@ -128,12 +130,10 @@ def mlm_learner(
     set_seed(seed)
     hf = _mlm_model(model, dls.tokenizer)
     rows = dls.train_ds
-    longest = Encoder(hf).positions or getattr(hf.config, 'max_position_embeddings', rows.max_length)
     if hf.config.vocab_size < (vocab := len(rows.tokenizer)):
         raise ValueError(f'the tokenizer has {vocab:,} tokens but the model only {hf.config.vocab_size:,}: '
                          "pass the model's own tokenizer=")
-    if longest < rows.max_length:
-        raise ValueError(f'max_length is {rows.max_length}, but the model has only {longest} positions')
+    check_length(hf.config.to_dict(), rows.max_length, option('max_length'))
     if rank is not None:
         rank = check_fraction(rank, 'rank', one=False) if isinstance(rank, float) else check_count(rank, 'rank')
         rank_of = lambda m, n: rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
