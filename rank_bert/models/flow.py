@@ -20,7 +20,8 @@ Flow = namedtuple('Flow', 'kind names bent by_neuron', defaults=((), False, Fals
 
 _PRODUCTS = {'matmul', 'bmm', 'mm', 'einsum', 'baddbmm'}
 _BENT = r'\w*elu6?|\w*sigmoid|\w*tanh|hardswish|silu|mish|softplus|erf|exp|pow|square|acos|glu'
-_BY_NEURON = r'[ir]?(add|mul|sub|truediv|div)|dropout|chunk|split|unbind|getitem|view|reshape|flatten|to|float|contiguous|clamp'
+_BY_NEURON = (r'[ir]?(add|mul|sub|truediv|div)|dropout|clamp|chunk|split|unbind|getitem|view|reshape|flatten|'
+    'contiguous|to|float')
 
 def _tensors(o): return [t for t in tree_leaves(o) if torch.is_tensor(t)]
 def _flow(t): return getattr(t, 'flow', None) # of a tensor that depends on no text: None
@@ -29,8 +30,8 @@ class FlowTrace(TorchFunctionMode):
     "Note on each tensor what it is made of, and for each linear layer what it reads."
     def __init__(self):
         super().__init__()
-        self.reads, self.readers, self.positions = {}, defaultdict(set), {} # layer -> flow, who reads it, whom its table meets
-        self.calls, self.sizes, self.batch_first = Counter(), set(), True # sizes: features of a head
+        self.reads, self.readers, self.calls = {}, defaultdict(set), Counter() # of a layer: what it reads, its readers
+        self.positions, self.sizes, self.batch_first = {}, set(), True # positions: layer -> whom it meets
 
     def see(self, name, args, kwargs, out):
         "Note what the linear layer `name` reads, and that it made `out`."
@@ -46,7 +47,8 @@ class FlowTrace(TorchFunctionMode):
         for n in (n for f in flows for n in f.names): self.readers[n].add(reader)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        out, op, given = func(*args, **(kwargs or {})), getattr(func, '__name__', '').strip('_'), _tensors((args, kwargs))
+        out, op = func(*args, **(kwargs or {})), getattr(func, '__name__', '').strip('_')
+        given = _tensors((args, kwargs))
         if op.endswith('_as') or op == 'to': given = given[:1] # of the others they take type or shape
         known, made = [t for t in given if _flow(t)], given[:1] if op == 'setitem' else _tensors(out)
         if not known or not made or op.endswith('_like') or op.startswith('new_'): return out
@@ -110,8 +112,8 @@ def outline(
     with torch.device('meta'): model = cls(config).eval()
     for m in model.modules():
         m._parameters |= {k: _zeros(p.shape) for k, p in m._parameters.items() if p is not None}
-        floats = {k: b.is_floating_point() for k, b in m._buffers.items() if b is not None}
-        m._buffers |= {k: torch.zeros(m._buffers[k].shape, dtype=None if f else m._buffers[k].dtype) for k, f in floats.items()}
+        for k, b in m._buffers.items():
+            if b is not None: m._buffers[k] = torch.zeros(b.shape, dtype=None if b.is_floating_point() else b.dtype)
     return model
 
 # %% ../../nbs/models/flow.ipynb #flow0020
@@ -123,13 +125,15 @@ def trace(
     flow, takes = FlowTrace(), inspect.signature(model.forward).parameters
     x = dict(input_ids=torch.arange(5, 27).view(2, 11), attention_mask=torch.ones(2, 11, dtype=torch.long))
     x['input_ids'].flow, flow.groups = Flow('tokens'), []
-    hooks = [m.register_forward_hook(lambda m, *seen, n=n: flow.see(n, *seen), with_kwargs=True) for n, m in layers.items()]
+    see = lambda n: lambda m, *seen: flow.see(n, *seen)
+    hooks = [m.register_forward_hook(see(n), with_kwargs=True) for n, m in layers.items()]
     try:
         with torch.no_grad(), flow: model(**{k: v for k, v in x.items() if k in takes})
     finally:
         for h in hooks: h.remove()
     for n, f in flow.reads.items():
-        if f and f.kind == 'context': flow.groups.append(dict(zip(('query', 'key', 'value', 'attention_output'), (*f.names, n))))
+        roles = 'query', 'key', 'value', 'attention_output'
+        if f and f.kind == 'context': flow.groups.append(dict(zip(roles, (*f.names, n))))
         wide = f and [layers[a].out_features/layers[n].in_features for a in f.names]
         if wide in ([1], [2], [1, 1]) and f.by_neuron and f.bent and all(flow.readers[a] == {n} for a in f.names):
             flow.groups.append(dict(zip(('ffn_in', 'ffn_gate'), f.names)) | dict(ffn_out=n))
@@ -215,9 +219,9 @@ def roles_by_flow(
         count = lambda d, some: len({split_name(n, d)[1] for n in some})
         depth = next((d for d in depths if count(d, outs) == len(outs)), 1)
         depth = max(d for d in depths if d >= depth and count(d, every) == count(depth, every))
-        best = {(split_name([*g.values()][-1], depth)[1], 'query' in g): g for g in groups} # the widest of a block came last
+        best = {(split_name([*g.values()][-1], depth)[1], 'query' in g): g for g in groups} # the widest come last
         if len(neurons := {layers[g['ffn_out']].in_features for g in best.values() if 'ffn_out' in g}) > 1:
-            best, neurons = {k: g for k, g in best.items() if 'query' in g}, set() # a narrowed model could not be widened
+            best, neurons = {k: g for k, g in best.items() if 'query' in g}, set() # we could not widen it again
         heads = heads_by_trial(model, layers, [g for g in best.values() if 'query' in g])
     roles, names, uses = defaultdict(set), {}, {}
     for r, n in (o for g in best.values() for o in g.items()): roles[n].add(r)
@@ -230,7 +234,7 @@ def roles_by_flow(
     for n in sorted(layers, key=lambda n: n not in flow.reads): # those that no token passed are named like the others
         if m := re.match(rf'{block}\.', n):
             role = next(iter(roles[n])) if len(roles[n]) == 1 else 'query_key_value' if len(roles[n]) == 3 else 'other'
-            if names.setdefault(n[m.end():], role) != role and n in flow.reads: raise ValueError(f'{n} has another role than others')
+            if names.setdefault(n[m.end():], role) != role and n in flow.reads: raise ValueError(f'{n} has two roles')
             if n in flow.reads: uses[tuple(map(int, m.groups()))] = flow.calls[n]//times[layers[n]]
     return Found(rf'{block}\.', names, uses, flow.batch_first, heads, *(neurons or [None]), set(layers))
 
