@@ -11,6 +11,7 @@ __all__ = []
 from collections import namedtuple
 import torch, torch.nn as nn
 from ..checks import check_count
+from ..models.flow import set_heads
 from ..models.kinds import Encoder
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
@@ -33,9 +34,7 @@ def reshape_block(
         raise ValueError(f"{a.name} computes with {a.size} features a head, and cannot with {size}: leave out whole heads")
     new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
     replace_layers(enc, dict(zip(old, new)))
-    sizes = dict(attention_head_size=size, num_attention_heads=n, n_heads=n, all_head_size=n*size, dim=n*size)
-    for k, v in sizes.items():
-        if hasattr(a.module, k): setattr(a.module, k, v)
+    set_heads(a.module, n, size)
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
 
 # %% ../../nbs/lowrank/structure.ipynb #00heads3

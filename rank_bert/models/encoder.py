@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from ..checks import check_name
+from .flow import found_by_flow, is_linear, numbered_linears
 
 # %% ../../nbs/models/encoder.ipynb #9d3e5e5e
 class Encoder:
@@ -35,7 +36,7 @@ MORE_ROLES = ('query_key_value', 'position_query', 'position_key', 'ffn_gate', '
 
 # %% ../../nbs/models/encoder.ipynb #c1f1b8c4
 FAMILIES = {}
-Family = namedtuple('Family', 'block names uses batch_first padding_side heads')
+Family = namedtuple('Family', 'block names uses batch_first padding_side heads neurons', defaults=[None])
 
 def add_family(
     model_types:str, # `config.model_type` of the family, several separated by blanks
@@ -109,9 +110,14 @@ add_family('xlnet', r'layer\.(\d+)\.', batch_first=False, padding_side='left',
 # %% ../../nbs/models/encoder.ipynb #58ad75e4
 @patch(as_prop=True)
 def family(self:Encoder)->Family: # Without names if we do not know the family
-    "Look up the family of the encoder; one that we don't know may have the names of one that we do."
-    config = self.base.base_model.config
-    fam = FAMILIES.get(config.model_type) or _family_by_names(self.base)
+    "Look up the family of the encoder; for one that nobody named, find it by the flow of data."
+    config, flow = self.base.base_model.config, None
+    if not (fam := FAMILIES.get(config.model_type)):
+        fam = Family(None, {}, None, True, 'right', False)
+        if flow := found_by_flow(self.base.base_model):
+            names = {n: r for r in ROLES+MORE_ROLES for n, o in flow.names.items() if o == r}
+            uses = lambda config, *numbers: flow.uses.get(numbers, 1)
+            fam = Family(flow.block, names, uses, flow.batch_first, 'right', flow.heads, flow.neurons)
     return fam._replace(padding_side='right') if getattr(config, 'summary_type', None) == 'first' else fam
 
 # %% ../../nbs/models/encoder.ipynb #86f4c3ce
@@ -140,13 +146,6 @@ class HeadLinear(nn.Module):
         equation, x, m = args
         return m.linear(x.flatten(-2)) if m.back else m.linear(x).unflatten(-1, m.heads)
 
-# %% ../../nbs/models/encoder.ipynb #b9e38d9d
-def is_linear(
-    module:nn.Module, # Any module
-)->bool: # Does it map `in_features` to `out_features`?
-    "Tell whether `module` is a linear layer, dense or factorised."
-    return hasattr(module, 'in_features') and hasattr(module, 'out_features')
-
 # %% ../../nbs/models/encoder.ipynb #422ab100
 class LinearLayer(namedtuple('LinearLayer', 'name module layer role')):
     "A linear layer of an encoder, with its `name`, its `module`, the number of its `layer`, and its `role`."
@@ -170,17 +169,6 @@ def _bare_linears(enc, fam):
     for n, m in enc.named_modules():
         for k, p in m.named_parameters(recurse=False):
             if p.ndim == 3 and (hit := _block_and_role(fam, f'{n}.{k}.linear')): yield m, k, f'{n}.{k}.linear', hit[1]
-
-# %% ../../nbs/models/encoder.ipynb #enc0oth2
-def _family_by_names(enc):
-    "Find the family whose names the linear layers of an encoder have; one without names if there is none."
-    names, best = [n for n, m in enc.named_modules() if is_linear(m)], (0, Family(None, {}, None, True, 'right', False))
-    for fam in {id(f): f for f in FAMILIES.values()}.values():
-        roles = {}
-        for l, role in filter(None, (_block_and_role(fam, n) for n in names)): roles.setdefault(l, []).append(role)
-        hits = sum(map(len, roles.values())) if all(set(ROLES) <= set(o) for o in roles.values()) else 0
-        if hits > best[0]: best = hits, fam
-    return best[1]
 
 # %% ../../nbs/models/encoder.ipynb #enc0oth4
 _OTHERS = dict(canine='reads characters through convolutions', squeezebert='computes with convolutions',
@@ -225,13 +213,13 @@ def layers(self:Encoder,
     kind = type(enc).__name__
     if (model_type := enc.base_model.config.model_type) not in FAMILIES:
         refuse_others(enc)
-        how = f"as {next(k for k, v in FAMILIES.items() if v is fam)!r} names them" if fam.names else "with role 'other'"
-        warnings.warn(f"model type {model_type!r} is not a known family ({', '.join(sorted(FAMILIES))}): taking the "
-            f"linear layers inside its blocks, {how}. `add_family` names the roles.", stacklevel=3)
+        roles_of = ', '.join(f'{n} as {r}' for n, r in fam.names.items() if r != 'other') or "all with role 'other'"
+        warnings.warn(f"model type {model_type!r} is not a known family (`FAMILIES`): taking the linear layers inside its "
+            f"blocks, {roles_of}. `add_family` names the roles.", stacklevel=3)
     if fam.names: found = _family_linears(enc, fam)
     else:
-        parts = ((n, m, re.search(r'(?:^|\.)(\d+)\.', n)) for n, m in enc.named_modules() if is_linear(m))
-        found = [LinearLayer(n, m, int(at[1]), 'other') for n, m, at in parts if at]
+        number = lambda n: int(re.search(r'(?:^|\.)(\d+)\.', n)[1])
+        found = [LinearLayer(n, m, number(n), 'other') for n, m in numbered_linears(enc).items()]
     if not found: raise ValueError(f"no linear layer found in {kind} (model type {enc.config.model_type!r})")
     names, fused = {l.name for l in found}, ('query_key_value',) if {'query', 'key', 'value'}&set(roles) else ()
     hits = [l for l in found if l.role in (*roles, *fused) and l.name.rpartition('.')[0] not in names]
@@ -342,6 +330,7 @@ def short_name(self:Encoder,
 @patch(as_prop=True)
 def config_heads(self:Encoder)->list: # [heads, features of each]
     "Look up how many heads an attention block has by the config."
+    if isinstance(self.family.heads, list): return self.family.heads
     c = self.base.base_model.config
     width = getattr(c, 'true_hidden_size', c.hidden_size)
     return [c.num_attention_heads, getattr(c, 'head_dim', None) or width//c.num_attention_heads]
@@ -357,7 +346,7 @@ FeedForward = namedtuple('FeedForward', 'inner outer')
 
 @patch(as_prop=True)
 def feed_forwards(self:Encoder)->list: # `FeedForward`s: a list of the `LinearLayer`s into the neurons, and the one out
-    "List the feed-forward parts; there are none in an unknown family."
+    "List the feed-forward parts; there are none where no role is known."
     fam, parts = self.family, {}
     for l in _family_linears(self.base, fam) if fam.names else ():
         if l.role.startswith('ffn'): parts.setdefault(l.layer, {})[l.role] = l
@@ -368,7 +357,8 @@ def feed_forwards(self:Encoder)->list: # `FeedForward`s: a list of the `LinearLa
 def config_neurons(self:Encoder)->int: # None where the config does not say
     "Look up how many neurons a feed-forward part has by the config."
     config, names = self.base.base_model.config, ('intermediate_size', 'hidden_dim', 'd_inner')
-    return next((getattr(config, k) for k in names if hasattr(config, k)), 4*getattr(config, 'emb_dim', 0) or None)
+    known = (getattr(config, k) for k in names if hasattr(config, k))
+    return self.family.neurons or next(known, 4*getattr(config, 'emb_dim', 0) or None)
 
 @patch(as_prop=True)
 def pruned_neurons(self:Encoder)->dict: # Short name of the layer out of the neurons -> neurons
