@@ -209,10 +209,10 @@ def layers(self:Encoder,
     "List the linear layers of the encoder."
     roles = ROLES+MORE_ROLES if roles is None else (roles,) if isinstance(roles, str) else tuple(roles)
     for r in roles: check_name(r, 'role', ROLES+MORE_ROLES)
-    enc, fam = self.base, self.family
-    kind = type(enc).__name__
-    if (model_type := enc.base_model.config.model_type) not in FAMILIES:
-        refuse_others(enc)
+    enc, kind = self.base, type(self.base).__name__
+    if (model_type := enc.base_model.config.model_type) not in FAMILIES: refuse_others(enc)
+    fam = self.family
+    if model_type not in FAMILIES:
         roles_of = ', '.join(f'{n} as {r}' for n, r in fam.names.items() if r != 'other') or "all with role 'other'"
         warnings.warn(f"model type {model_type!r} is not a known family (`FAMILIES`): taking the linear layers inside its "
             f"blocks, {roles_of}. `add_family` names the roles.", stacklevel=3)
