@@ -61,7 +61,7 @@ def analyze(
 @command
 def bench(
     what:one_of('compress', 'infer'), # What to measure
-    rows:Rows.include(task='GLUE task (compress; default: sst2)', n_train='Sentences (compress; default: 1024)',
+    rows:Rows.include(task='GLUE task (compress; default: sst2)', n_train='Texts (compress; default: 1024)',
                    source='Where its files are (compress; default: sample)',
                    tokenizer="Tokenizer (compress; default: the model's, or the sample's)"),
     fit:Fit.include(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),

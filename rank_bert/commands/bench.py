@@ -85,13 +85,13 @@ def _stages(model, batches, budget):
 def bench_compress(
     model:str='prajjwal1/bert-small', # Name or folder; '6-layer' and the three named BERTs have random weights
     budget:float=0.2, # Fraction of the encoder's linear weights to keep
-    rows:Rows.include('task', 'source', 'tokenizer', n_train='Sentences; a smaller data set is repeated')=Rows(
+    rows:Rows.include('task', 'source', 'tokenizer', n_train='Texts; a smaller data set is repeated')=Rows(
         task='sst2', source='sample', n_train=1024),
     fit:Fit.include('bs')=Fit(),
     latency:Latency.include('repeats')=Latency(),
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Seconds, the ratio of the medians to the peer's, and the memory at its peak
-    "Time calibration, decomposition and allocation, beside plain PyTorch over the same sentences and weights."
+    "Time calibration, decomposition and allocation, beside plain PyTorch over the same texts and weights."
     pretrained = None if Path(model).is_dir() else False # the named BERTs are built from their configuration
     learn = glue_learner(rows.task, 'prajjwal1/bert-tiny' if model == '6-layer' else model, source=rows.source,
         tokenizer=rows.tokenizer, bs=fit.bs, n_train=rows.n_train, pretrained=pretrained)

@@ -44,8 +44,8 @@ def open_for_recipe(
         if sentence_class(folder): # tokenises texts itself
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
-        from rank_bert.data.tokens import encode_texts # imports torch
-        return model.float(), tok, texts and encode_texts(tok, texts, max_length=longest), dict(max_length=longest)
+        from rank_bert.data.tokens import token_batches # imports torch
+        return model.float(), tok, texts and token_batches(tok, texts, max_length=longest), dict(max_length=longest)
     n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']

@@ -83,7 +83,7 @@ def _answers_of(folder, rows, bs):
         return partial(p.predict_proba, bs=bs), KINDS[p.kind], p.labels
     label_names(folder, scored=True) # refuses what is no classifier before we load it
     import torch
-    from rank_bert.data.tokens import encode_texts
+    from rank_bert.data.tokens import token_batches
     from rank_bert.models.base_models import BertWrapper
     from rank_bert.models.embedder import prompted
     from rank_bert.models.kinds import Encoder
@@ -96,7 +96,7 @@ def _answers_of(folder, rows, bs):
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
         items = prompted(whole, [items[i] for i in order])
-        found = [p for x, texts in zip(encode_texts(tokenizer, items, length, bs), chunked(items, bs))
+        found = [p for x, texts in zip(token_batches(tokenizer, items, length, bs), chunked(items, bs))
                  for p in score(torch.as_tensor(model.predict_proba(x, texts))).numpy()]
         return [p for _, p in sorted(zip(order, found), key=lambda o: o[0])]
     return answer, KINDS[kind], [str(config.id2label[i]) for i in range(config.num_labels)]

@@ -19,7 +19,7 @@ from .chart import (FLOOR, INK, baseline_is_near, of_embeddings, plot_divergence
     score_baseline, series_styles, svg_element)
 from .finding import cautions, finding
 from .page import html_page
-from .statistics import outputs_of, summarize_tested
+from .statistics import sweep_outputs, summarize_tested
 from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, heading, percent_text,
     read_record, short_names)
 from ..models.encoder import ROLES
@@ -291,7 +291,7 @@ def report(
 )->Path: # `report.html` in that folder
     "Write a web page about a sweep, and its table as CSV, Markdown and LaTeX."
     df, records = read_sweep(folder)
-    store, summary = Store(folder), summarize_tested(df, outputs_of(folder, df))
+    store, summary = Store(folder), summarize_tested(df, sweep_outputs(folder, df))
     notes, names = cautions(df, records, len(store.left_out(df.run))), short_names(df.model)
     question = 'How far can these encoders shrink?'
     if len(df[['task', 'model']].drop_duplicates()) == 1:

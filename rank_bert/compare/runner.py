@@ -25,7 +25,7 @@ from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
-from .store import (Run, cell_text, differences, duration_text, read_record, run_name,
+from .store import (Run, cell_text, changed_settings, duration_text, read_record, run_name,
     run_of, run_words, short_names, to_table)
 
 # %% ../../nbs/compare/runner.ipynb #run00008
@@ -76,7 +76,7 @@ def pending(self:Runner)->list: # `Run`s
 @patch
 def differing(self:Runner, r):
     "Describe how the settings of a record differ from those that this sweep gives its run."
-    try: return differences(r['settings'], self.settings(run_of(r)))
+    try: return changed_settings(r['settings'], self.settings(run_of(r)))
     except (OSError, ValueError): return [f"source has no data of {r['task']}"]
 
 # %% ../../nbs/compare/runner.ipynb #d990f074

@@ -303,7 +303,7 @@ def left_out(self:Store,
     return {o: r for o, r in records.items() if r and r['status'] == 'done'}
 
 # %% ../../nbs/compare/store.ipynb #run10004
-def differences(
+def changed_settings(
     settings:dict, # Of one run
     other:dict, # Of another
 )->list: # Lines such as 'epochs is 1, not 2'

@@ -166,7 +166,7 @@ def split_pairs(
     return (rows, None) if isinstance(rows[0], str) else [list(o) for o in zip(*rows)]
 
 # %% ../../nbs/data/tokens.ipynb #e3e3cf11
-def encode_texts(
+def token_batches(
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     texts, # A text, a pair, or a list of either
     max_length:int=128, # Most tokens of a text (or pair)

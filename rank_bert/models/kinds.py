@@ -67,7 +67,7 @@ def check_whole(model:nn.Module)->nn.Module: # The transformers model or `Senten
 def predictions(
     models:list, # Transformers models, or modules that contain one
     batches, # Any iterable of `(x, y)` or `x`
-    n_samples:int=None, # Sentences to use; all when None
+    n_samples:int=None, # Texts to use; all when None
 ):
     "Yield, a pack at a time, the predictions of every model, their kind and the mask of the tokens."
     device = Encoder(models[0]).base.device
@@ -87,7 +87,7 @@ def mean_divergence(
     for a, b, kind, mask in predicted:
         d = KINDS[kind].divergence(a.double(), b.double())
         total, n = total + (d*mask if d.ndim > 1 else d).sum().item(), n + len(a)
-    if not n: raise ValueError('no sentence to measure on: the batches are empty')
+    if not n: raise ValueError('no text to measure on: the batches are empty')
     return total/n
 
 # %% ../../nbs/models/kinds.ipynb #841ffc3c
@@ -95,7 +95,7 @@ def loss_increase(
     dense:nn.Module, # The model to compare with
     small:nn.Module, # The compressed model
     batches, # Any iterable of `(x, y)` or `x`
-    n_samples:int=None, # Sentences to use; all when None
+    n_samples:int=None, # Texts to use; all when None
 )->float: # Nats a sentence; one minus the cosine for embeddings
     "Measure how far the predictions of a compressed model have moved."
     return mean_divergence((a, b, kind, mask) for (a, b), kind, mask in predictions([dense, small], batches, n_samples))

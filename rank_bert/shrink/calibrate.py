@@ -1,4 +1,4 @@
-"""Learn from a few hundred sentences which directions of every linear layer matter.
+"""Learn from a few hundred texts which directions of every linear layer matter.
 
 Docs: https://rank-bert.github.io/rank_bert/shrink/calibrate.html.md"""
 
@@ -42,7 +42,7 @@ class Calibration(dict):
     "Statistics of every linear layer: name -> `Statistics`."
     def __init__(self,
         stats:dict, # Layer name -> dict of tensors
-        samples:int, # Sentences seen
+        samples:int, # Texts seen
         tokens:int, # Tokens seen, without padding
         fisher:str=None, # Which gradients: 'true', 'empirical' or None
         prints:dict=None, # `fingerprint` of the model
@@ -58,7 +58,7 @@ class Calibration(dict):
 @patch
 def __repr__(self:Calibration):
     names = [k for s in list(self.values())[:1] for k, v in s.items() if torch.is_tensor(v)]
-    return (f"Calibration of {len(self)} linear layers on {self.samples:,} sentences ({self.tokens:,} tokens), "
+    return (f"Calibration of {len(self)} linear layers on {self.samples:,} texts ({self.tokens:,} tokens), "
         f"fisher={self.fisher!r}: {', '.join(names)}")
 
 # %% ../../nbs/shrink/calibrate.ipynb #0calib2
@@ -76,7 +76,7 @@ def needed(self:Calibration,
 
 # %% ../../nbs/shrink/calibrate.ipynb #f03f056f
 class _Collector:
-    "Collect statistics of a model's linear layers and words, one pack of sentences at a time."
+    "Collect statistics of a model's linear layers and words, one pack of texts at a time."
     def __init__(self, model, want, fisher, seed):
         self.model, self.encoder = model, Encoder(model)
         self.enc, self.family, self.linears = self.encoder.base, self.encoder.family, self.encoder.layers()
@@ -126,7 +126,7 @@ def add(self:_Collector, x, y):
 def calibrate(
     model:nn.Module, # A transformers model, or any module that contains one; left as it was
     batches, # Texts, or any iterable of `(x, y)` or `x`, x a dict with `input_ids` and `attention_mask`
-    n_samples:int=1024, # Sentences to use, fewer if there are fewer; None for all
+    n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
     fisher:str='true', # Gradients: 'true' (no labels needed), 'empirical' (labels), or None for activations only
     statistics=None, # Names of what to collect; all when None
     seed:int=42, # For the random cotangents
@@ -151,7 +151,7 @@ def calibrate(
         for x, y in buckets_for(c.enc, batches, n_samples):
             c.add(x, y)
             bar.update(len(x['input_ids']))
-    if not c.samples: raise ValueError("no sentence to calibrate on: the batches are empty")
+    if not c.samples: raise ValueError("no text to calibrate on: the batches are empty")
     stats = {n: s.result(c.samples) for n, s in c.layers.items()}
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
         if not all_finite(v):

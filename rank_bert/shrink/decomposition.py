@@ -44,7 +44,7 @@ class Decomposition:
         model:nn.Module, # A transformers model, or any module that contains one; untouched
         method:str='kfac', # Name in `DECOMPOSITIONS`
         data=None, # A `Calibration` of this model, or batches to calibrate on; 'svd' needs none
-        n_samples:int=1024, # Sentences to use of batches
+        n_samples:int=1024, # Texts to use of batches
         progress:bool=True, # Show progress bars?
         known:dict=None, # Name -> `Factors` of layers that were decomposed before, by this method and data
         seed:int=42, # For a method that draws

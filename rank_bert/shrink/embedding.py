@@ -39,7 +39,7 @@ def compress_embedding(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     fraction:float, # Fraction of the weights of the word embedding to keep, in (0, 1]
     data=None, # Batches, or a `Calibration` or `Decomposition` of this model or of the one it was compressed from
-    n_samples:int=1024, # Sentences to use of batches
+    n_samples:int=1024, # Texts to use of batches
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `CompressionRecord` as its `.compression`
     "Factorise the word embedding of an encoder."

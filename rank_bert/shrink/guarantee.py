@@ -14,7 +14,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
 from .bounds import check_enough, upper_bound
-from ..models.batches import are_texts, batches_from, check_data, choose_texts, sentences, split_batch
+from ..models.batches import are_texts, batches_from, check_data, choose_texts, each_text, split_batch
 from ..models.kinds import KINDS, predictions
 from ..settings import option
 
@@ -135,7 +135,7 @@ def guarantee(
 )->Guarantee: # With the chosen model as `.model`
     "Find the smallest budget that changes at most a share of the answers."
     batches = list(batches_from(dense, texts))
-    rows = [tuple(x['input_ids'].tolist()) for x, _ in sentences(batches)]
+    rows = [tuple(x['input_ids'].tolist()) for x, _ in each_text(batches)]
     check_enough(len(rows), max_changed, confidence)
     if len(different := set(rows)) == 1:
         raise ValueError("all texts set aside are the same: set different ones aside")
@@ -180,7 +180,7 @@ def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-)->tuple: # What to fit to, and texts set aside; of batches, batches of one sentence
+)->tuple: # What to fit to, and texts set aside; of batches, batches of one text
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
     if data is None:

@@ -20,7 +20,7 @@ from ..models.kinds import Encoder
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
 from ..models.kinds import KINDS, loss_increase, prediction_of
-from ..models.batches import batches_from, buckets, sentences
+from ..models.batches import batches_from, buckets, each_text
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -182,7 +182,7 @@ def heal(
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
-    rows = list(sentences(batches_from(small, texts)))
+    rows = list(each_text(batches_from(small, texts)))
     if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).tolist()
     n = min(holdout, len(rows)//4)

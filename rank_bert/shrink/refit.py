@@ -20,7 +20,7 @@ from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
 from ..models.kinds import KINDS, check_head, predictions
-from ..models.batches import TextTokens, batches_from, buckets_for, sentences, warn_few
+from ..models.batches import TextTokens, batches_from, buckets_for, each_text, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
 from .blocks import BlockCall, StopForward, blocks_of, skipping
@@ -236,13 +236,13 @@ class Refit:
     "What `refit` did."
     divergence:dict # What was refitted (None, 'layers', 'layers and head' or 'map'), or 'svd' -> mean on others
     kept:str # Which of these the model is; None where the refit did harm, 'svd' where plain SVD was better than all
-    samples:int # Sentences of the fit
-    held_out:int # Sentences held out
+    samples:int # Texts of the fit
+    held_out:int # Texts held out
     seconds:float # Time it took
     angle:bool = False # Is the divergence one minus the cosine of embeddings? Else it is in nats
 
     def __str__(self):
-        done, d, on = f"refitted on {self.samples:,} sentences", self.divergence, f"on {self.held_out:,} others"
+        done, d, on = f"refitted on {self.samples:,} texts", self.divergence, f"on {self.held_out:,} others"
         if not self.held_out: return f"{self.kept} {done}"
         if self.kept == 'svd':
             cosine = f", with a mean cosine of {1 - d['svd']:.3f}" if self.angle else ''
@@ -258,16 +258,16 @@ class Refit:
 # %% ../../nbs/shrink/refit.ipynb #0refit38
 def hold_out(
     batches, # Any iterable of `(x, y)` or `x`
-    n_samples:int, # Sentences to use, fewer if there are fewer; None for all
+    n_samples:int, # Texts to use, fewer if there are fewer; None for all
     holdout:float, # Fraction to judge by
-)->tuple: # Batches of one sentence to fit on, and those to judge by
-    "Split sentences into two parts."
-    rows = [{k: v[None] for k, v in x.items()} for x, _ in sentences(batches, n_samples)]
+)->tuple: # Batches of one text to fit on, and those to judge by
+    "Split texts into two parts."
+    rows = [{k: v[None] for k, v in x.items()} for x, _ in each_text(batches, n_samples)]
     every = round(1/holdout) if holdout else len(rows) + 1
     held = rows[every - 1::every] or (rows[-1:] if holdout else [])
     fit = [r for i, r in enumerate(rows) if (i + 1) % every] if len(rows) >= every else rows[:len(rows) - len(held)]
     if not fit:
-        raise ValueError(f"refit needs sentences to fit on and to hold out, got {len(rows)} in all: pass more batches, "
+        raise ValueError(f"refit needs texts to fit on and to hold out, got {len(rows)} in all: pass more batches, "
             "or a recipe without refit")
     return fit, held
 
@@ -276,7 +276,7 @@ def divergences(
     dense:nn.Module, # The model to compare with
     models, # Several others
     batches, # Any iterable of `(x, y)` or `x`
-)->torch.Tensor: # (models, sentences)
+)->torch.Tensor: # (models, texts)
     "Measure how far the predictions of several models are from the dense one's."
     found = []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
@@ -285,7 +285,7 @@ def divergences(
     return torch.cat(found, 1)
 
 def choose_refit(
-    divergences:torch.Tensor, # Without a refit, with the layers refitted, and with the head too (2 or 3, sentences)
+    divergences:torch.Tensor, # Without a refit, with the layers refitted, and with the head too (2 or 3, texts)
 )->int: # Row
     "Choose nothing, layers, or layers and more: by a standard error, layers must not harm and more must help."
     best, fine = 0, divergences.isfinite().all(1)
@@ -347,8 +347,8 @@ def refit(
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
     head:bool=True, # Refit pooler and classifier as well, or add a linear map to a `SentenceTransformer`?
-    holdout:float=.125, # Fraction of the sentences to judge by; 0 to keep the refit in any case
-    n_samples:int=1024, # Sentences to use, fewer if there are fewer; None for all
+    holdout:float=.125, # Fraction of the texts to judge by; 0 to keep the refit in any case
+    n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `Refit` as its `.refit`
     "Fit the factorised layers of an encoder, in order, to what the dense model computed."

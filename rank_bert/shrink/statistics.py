@@ -194,7 +194,7 @@ class LayerStatistics:
 # %% ../../nbs/shrink/statistics.ipynb #ddba87c1
 @patch
 def finish(self:LayerStatistics):
-    "Square the gradients of the sentences of a batch, summed over the uses of the layer."
+    "Square the gradients of the texts of a batch, summed over the uses of the layer."
     for size in {len(x) for x, _ in self.held}:
         x, g = (torch.cat(ts, 1) for ts in zip(*(h for h in self.held if len(h[0]) == size)))
         squared = lambda x, g: ((x@x.mT@g)*g).flatten(0, 1).sum(0) # row sums of the squared gradients
@@ -204,7 +204,7 @@ def finish(self:LayerStatistics):
 
 @patch
 def result(self:LayerStatistics,
-    samples:int, # Sentences seen
+    samples:int, # Texts seen
 )->dict: # Name -> tensor
     "Return the statistics in float32."
     got = {}

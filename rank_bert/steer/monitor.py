@@ -74,7 +74,7 @@ def _layers_now(model, roles):
 
 # %% ../../nbs/steer/monitor.ipynb #33384835
 @patch
-def rows_of(self:RankMonitor, what, layers):
+def measured_rows(self:RankMonitor, what, layers):
     "Measure one of `WHAT`."
     if what == 'residual':
         return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
@@ -168,7 +168,7 @@ def record(self:RankMonitor, step, last=False):
     if torch.cuda.is_available(): torch.cuda.synchronize()
     began = time.perf_counter()
     layers = _layers_now(self.learn.model, self.roles)
-    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.rows_of(k, layers)]
+    rows = [r for k in self.what if not last or k in ('weight', 'update') for r in self.measured_rows(k, layers)]
     record = dict(step=step, epoch=step/len(self.dls.train), start=self._offset, last=last, rows=rows)
     self.records.append(record)
     if self.file is not None:

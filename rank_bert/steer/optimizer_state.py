@@ -127,7 +127,7 @@ def _naive_init(linear, rank):
     return new
 
 # %% ../../nbs/steer/optimizer_state.ipynb #023f3bc1
-def factorise(
+def factorise_layers(
     model:nn.Module, # A transformers model, or a module that contains one; changed in place
     plan, # Rank for all dense layers, or a rank plan: name -> rank, or None to leave it dense
     opt=None, # Its optimizer, as for `inner_optimizer`; changed in place

@@ -18,7 +18,7 @@ from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..lowrank.layers import break_even
 from ..see.metrics import stable_rank
-from .optimizer_state import factorise
+from .optimizer_state import factorise_layers
 from .project import ranks_for, trainable
 from .penalty import Constraint
 
@@ -28,7 +28,7 @@ def to_factors(
     plan, # Rank for all dense layers, or a rank plan: name -> rank, or None to leave it dense
 ):
     "Factorise linear layers of a learner by truncated SVD, and keep its optimizer and its callbacks going."
-    factorise(learn.model, plan, learn.opt)
+    factorise_layers(learn.model, plan, learn.opt)
     if isinstance(m := learn.model, DistributedDataParallel):
         names = 'device_ids', 'output_device', 'broadcast_buffers', 'find_unused_parameters'
         same = {k: getattr(m, k) for k in names}

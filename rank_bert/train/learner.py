@@ -25,7 +25,7 @@ from fastcore.meta import delegates
 from torch import nn
 
 from ..checks import check_positive, text_rows
-from ..data.tokens import encode_texts
+from ..data.tokens import token_batches
 from ..io import check_new, new_folder
 from ..models.kinds import Encoder
 from ..models.answers import KINDS
@@ -240,7 +240,7 @@ def predict(self:EncoderLearner,
     "Predict the label of a text, a pair, or a list of them."
     one = isinstance(item, (str, tuple)) or not hasattr(item, '__iter__')
     items = text_rows([item] if one else item, len(self.dls.text_cols))
-    batches = zip(encode_texts(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
+    batches = zip(token_batches(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
     probs = np.concatenate([self.model.predict_proba(x, o) for x, o in batches])
     kind, names = KINDS[self.kind], self.hf_model.config.id2label
     res = L((kind.label(p, names), kind.label(p, range(len(p))), torch.as_tensor(p)) for p in probs)
