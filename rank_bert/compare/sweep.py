@@ -24,7 +24,7 @@ from ..data.facts import glue_source, glue_task
 from ..data.glue import task_folder
 from .recipes import SweepJob
 from .runner import Runner
-from rank_bert.compare.store import (Run, Store, differences, folder_state, library_versions, settings_hash,
+from rank_bert.compare.store import (Run, Store, changed_settings, folder_state, library_versions, settings_hash,
     write_json)
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
@@ -177,7 +177,7 @@ def tune(self:Sweep,
     folder = self.model_folder(run)
     if _is_whole(folder):
         record, now = _tuning_of(folder), _files_of(folder)
-        odd = differences(record['settings'], self.tuning_settings(run))
+        odd = changed_settings(record['settings'], self.tuning_settings(run))
         odd += [f'{k} has changed' for k in sorted({*record['files'], *now}) if record['files'].get(k) != now.get(k)]
         if not odd: return folder
         raise ValueError(f"{folder} is not the model that this sweep fine-tuned: {'; '.join(odd)}. Put back what was "
