@@ -107,6 +107,7 @@ def to_onnx(
                                   output_names=graph.outputs, dynamo=True, verbose=False).model_proto
         except (RuntimeError, ValueError, TypeError) as e: # both exporters' own errors are RuntimeErrors
             raise ValueError(f'{graph} cannot be exported: {shorten_error(e.__cause__ or e)}') from e
+    m.graph.output.reverse() # those that take the first output of an encoder expect the tokens
     for o in (m.graph, *m.graph.node, *m.graph.input, *m.graph.output): del o.metadata_props[:]
     del m.graph.value_info[:], m.functions[:]
     mark = lambda a: digest(np.ascontiguousarray(a))
