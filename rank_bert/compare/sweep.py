@@ -38,6 +38,7 @@ from ..lowrank.layers import break_even
 from ..shrink.recipe import check_recipe, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
+from ..train.match import check_labels
 from ..train.scores import score
 from ..train.tracking import tracker
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, flatten
@@ -191,6 +192,7 @@ def tune(self:Sweep,
     cbs = [tracker(self.folder/'logs'/folder.name)] if fit.log else []
     with learn.no_bar(), learn.no_logging():
         if fit.epochs: learn.fit_one_cycle(fit.epochs, lr, cbs=[*cbs, Callback(after_epoch=lambda cb: tick())])
+        else: check_labels(learn.model, learn.dls)
     with new_folder(folder) as tmp:
         learn.save_pretrained(tmp)
         write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start,

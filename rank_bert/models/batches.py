@@ -15,9 +15,10 @@ from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from fastcore.basics import patch
-from ..checks import check_texts, short_repr
+from ..checks import short_repr, text_rows
 from .embedder import prompted, text_inputs
 from .encoder import Encoder, linears
+from .folder import check_length
 
 # %% ../../nbs/models/batches.ipynb #0716af1c
 def split_batch(
@@ -123,15 +124,8 @@ def check_data(
     if odd: raise TypeError(f"expected a list of texts, or an iterable of batches, got {odd}")
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
-    if not are_texts([_row(o) for o in first]): return data
-    if isinstance(first[0], str): return check_texts(data, 'data')
-    for i, o in enumerate(rows := [_row(o) for o in data]):
-        if not isinstance(o, tuple) or len(o) != 2:
-            raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
-        check_texts(o, f'data[{i}]')
-    return rows
-
-def _row(value): return tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else value
+    rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
+    return text_rows(rows(data), where='data') if are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
@@ -143,6 +137,18 @@ def batches_from(
     "Check what a caller passes to learn from, and tokenise it if it is text."
     data = check_data(data)
     return batches_of_texts(model, data) if are_texts(data) else data
+
+# %% ../../nbs/models/batches.ipynb #rand0002
+@patch
+def random_ids(self:Encoder,
+    bs:int, # Texts
+    length:int, # Tokens of each of them
+    seed:int=0, # Decides which
+)->torch.Tensor: # (bs, length)
+    "Draw the tokens of a batch; raise `ValueError` if the model has fewer positions."
+    check_length(self.base.config.to_dict(), length, 'length')
+    words, gen = self.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(seed)
+    return torch.randint(words, (bs, length), generator=gen)
 
 # %% ../../nbs/models/batches.ipynb #0few0002
 def warn_few(

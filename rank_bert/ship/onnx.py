@@ -52,11 +52,11 @@ class TextGraph(nn.Module):
 
     def sample(self, bs, length):
         "Draw a batch of random tokens, each row padded by one more than the row before."
-        draw, at = torch.Generator().manual_seed(bs), torch.arange(length)
+        at = torch.arange(length)
         mask = (at < (length - torch.arange(bs)).clamp_min(1)[:, None]).long()
         if self.family.padding_side == 'left': mask = mask.flip(1)
-        ids = torch.randint(self.enc.get_input_embeddings().num_embeddings, (bs, length), generator=draw)
-        x = dict(input_ids=ids, attention_mask=mask, token_type_ids=(at >= length//2).long().repeat(bs, 1))
+        x = dict(input_ids=Encoder(self.enc).random_ids(bs, length, bs), attention_mask=mask,
+            token_type_ids=(at >= length//2).long().repeat(bs, 1))
         return {k: x[k] for k in self.inputs}
 
 # %% ../../nbs/ship/onnx.ipynb #dx000031

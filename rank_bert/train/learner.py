@@ -133,7 +133,9 @@ class EncoderLearner(Learner):
     def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
         alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
-        if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')): name_labels(self.model, self.dls)
+        if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
+            name_labels(self.model, self.dls)
+            for o in self.model.modules(): vars(o).pop('lost_head', None)
         if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
             check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
