@@ -27,7 +27,7 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
-from ..models.embedder import is_a, prompted
+from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
@@ -164,17 +164,23 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if is_a(source.model, 'BaseModel'): # of sentence-transformers
         with needs_extra('embeddings'): from sentence_transformers import models as known
-        with quiet_transformers(): source.model.save_pretrained(str(folder), create_model_card=False)
+        st = copy.copy(graph.model if is_a(source.model, 'SentenceTransformer') else source.model)
+        if len(graph.outputs) == 2: # the graph holds the maps
+            st._modules = {str(i): m for i, m in enumerate(m for m in st if not is_a(m, 'Dense'))}
+        with quiet_transformers(): st.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
         modules = json_object(folder/'modules.json', list)
         for o in modules:
             name = o['type'].rpartition('.')[2]
             if hasattr(known, name): o['type'] = f'sentence_transformers.models.{name}'
         (folder/'modules.json').write_text(json_text(modules, indent=1), encoding='utf-8')
-    config, tokenizer = copy.deepcopy(graph.enc.config), source.tokenizer
+    config, tokenizer = copy.deepcopy(graph.enc.config), copy.deepcopy(source.tokenizer)
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
+    if to == 'onnx': config.update({'transformers.js_config': dict(dtype='fp32')}) # names model.onnx, whatever is in it
+    tokenizer.model_max_length = source.max_length
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder/'tokenizer.json'), pretty=False)
     if source.results:
         (folder/'results.json').write_text(json_text(source.results, indent=1) + '\n', encoding='utf-8')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
@@ -345,6 +351,9 @@ def export(
         small, tok = keep_seen_words(dense_model, source.tokenizer, prompted(dense_model, texts))
         source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
+    if len(graph.outputs) < len(KINDS[graph.kind].outputs):
+        warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
+            'graph gives its embedding without the tokens, for Predictor and the page')
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
     with new_folder(out, overwrite, checked=True) as tmp:
         d = tmp.parent # hidden, and gone with the block
