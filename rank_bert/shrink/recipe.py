@@ -161,7 +161,8 @@ class Part:
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec014
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
-    'rank_bert.shrink.words': 'words', 'rank_bert.shrink.heal': 'heal', 'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
+    'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
+    'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 
 def part(
