@@ -31,8 +31,9 @@ from ..io import check_new, json_object, new_folder, own_files
 from ..models.encoder import linears
 from ..models.folder import encoder_folder, is_model_folder, weight_bytes
 from ..shrink.allocate import default_allocator
-from ..models.kinds import mean_divergence, predictions
+from ..models.kinds import KINDS, mean_divergence, predictions
 from ..shrink.decomposition import check_cost, flops_per_token
+from ..shrink.guarantee import outputs_on
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
 from ..shrink.recipe import check_recipe, parse
@@ -208,6 +209,9 @@ def _scores(self:Sweep, run, job, result):
     metrics = small.evaluate(outputs=outputs)
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     res = dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0])
+    if result and small.dls is not learn.dls: # other words
+        (a, kind), (b, _) = outputs_on(job.dense, valid), outputs_on(result.model, small.dls.valid, valid)
+        return res | dict(divergence=max(0., KINDS[kind].divergence(a.double(), b.double()).mean().item()))
     if result:
         expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
         pairs = zip(expected, predictions([result.model], valid), strict=True)

@@ -62,7 +62,8 @@ def each_text(
 def tokenizer(self:Encoder): # Tokenizer
     "Find the tokenizer of a model: its own, or the one beside its weights."
     from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
-    if (tok := getattr(self.model, 'tokenizer', None)) is not None: return tok
+    own = getattr(self.model, 'tokenizer', None), getattr(self.base, 'tokenizer', None)
+    if (tok := next((o for o in own if o is not None), None)) is not None: return tok
     name = self.base.name_or_path
     try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError, TypeError) as e:

@@ -280,6 +280,9 @@ def with_model(self:Learner,
 )->Learner: # With the same loss, metrics, optimizer and seed
     "Make a learner of another model."
     if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper): model = BertWrapper(model)
+    tok = getattr(Encoder(model).base, 'tokenizer', None) # of a vocabulary that was cut
+    if dls is None and tok is not None and tok.get_vocab() != self.dls.tokenizer.get_vocab():
+        dls = self.dls.with_tokenizer(tok)
     cbs = [copy.copy(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
     for c in cbs: c.__dict__.pop('learn', None)
     same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
