@@ -217,7 +217,7 @@ def uses(self:Encoder)->dict: # Name of the linear layer -> times a token passes
     return {l.name: times(l)*max(1, names[l.module]) for l in self.layers()}
 
 # %% ../../nbs/models/encoder.ipynb #7d7c8955
-Attention = namedtuple('Attention', 'name module query key value output size layers')
+Attention = namedtuple('Attention', 'name module query key value output size layers own_inputs')
 
 @patch(as_prop=True)
 def blocks(self:Encoder)->list: # Names of the modules that hold one layer each; empty where none does
@@ -229,8 +229,11 @@ def blocks(self:Encoder)->list: # Names of the modules that hold one layer each;
 @patch(as_prop=True)
 def attentions(self:Encoder)->list: # `Attention`s: name, module, its linear layers, features of a head, `LinearLayer`s
     "Find the attention blocks whose heads can be changed: all their weights are in four layers of known roles."
-    parts, found, modules = {}, [], dict(self.base.named_modules())
-    for l in _family_linears(self.base, self.family) if self.family.heads else (): parts.setdefault(l.layer, {})[l.role] = l
+    parts, found, modules, fam, own_inputs = {}, [], dict(self.base.named_modules()), self.family, False
+    if tried := not isinstance(fam.heads, bool):
+        flow = found_by_flow(self.base.base_model)
+        fam, own_inputs = fam._replace(heads=bool(flow and flow.heads)), bool(flow and flow.own_inputs)
+    for l in _family_linears(self.base, fam) if fam.heads else (): parts.setdefault(l.layer, {})[l.role] = l
     for own in parts.values():
         four = [own.get(k) for k in ROLES[:4]]
         if None in four: continue
@@ -238,8 +241,9 @@ def attentions(self:Encoder)->list: # `Attention`s: name, module, its linear lay
         m = modules.get(name)
         size = next((getattr(m, k) for k in ('attention_head_size', 'head_dim') if hasattr(m, k)), None)
         others = set(m.parameters()) - {p for l in four for p in l.module.parameters()} if size else True
+        if tried and size: others = [p for p in others if p.ndim > 1] # a norm behind the heads would not have run
         if others or len({l.shape[0] for l in four[:3]}) > 1: continue
-        found.append(Attention(name, m, *(l.module for l in four), size, four))
+        found.append(Attention(name, m, *(l.module for l in four), size, four, own_inputs))
     return found
 
 # %% ../../nbs/models/encoder.ipynb #0anatom2

@@ -25,7 +25,7 @@ def add_family(
     uses=None, # Function of config and the layer's numbers -> how often a text runs through the block; once when None
     batch_first:bool=True, # Are hidden states (batch, length, features)? (length, batch, features) otherwise
     padding_side:str='right', # Where the padding must be for the head to see the text
-    heads:bool=True, # May a block have fewer attention heads than another?
+    heads:bool=True, # May a block have fewer attention heads than another? None: that depends, so try it
     **names, # For each role, the names of its linear layers inside the block, separated by blanks
 ):
     "Teach `linears` where a family keeps its linear layers."
@@ -39,13 +39,13 @@ _BERT = dict(query='attention.self.query', key='attention.self.key', value='atte
 add_family('bert roberta xlm-roberta camembert electra ernie data2vec-text megatron-bert roberta-prelayernorm '
     'xlm-roberta-xl xmod esm roformer rembert layoutlm markuplm tapas roc_bert nystromformer yoso luke lilt fnet mra',
     r'encoder\.layer\.(\d+)\.', **_BERT)
-add_family('big_bird layoutlmv3', r'encoder\.layer\.(\d+)\.', heads=False, **_BERT) # all blocks have the same number
+add_family('big_bird layoutlmv3', r'encoder\.layer\.(\d+)\.', heads=None, **_BERT)
 add_family('distilbert', r'transformer\.layer\.(\d+)\.',
     query='attention.q_lin', key='attention.k_lin', value='attention.v_lin', attention_output='attention.out_lin',
     ffn_in='ffn.lin1', ffn_out='ffn.lin2')
-add_family('mpnet', r'encoder\.layer\.(\d+)\.', heads=False, **{k: f'attention.attn.{v}' for k, v in dict(query='q', key='k',
+add_family('mpnet', r'encoder\.layer\.(\d+)\.', heads=None, **{k: f'attention.attn.{v}' for k, v in dict(query='q', key='k',
     value='v', attention_output='o').items()}, ffn_in='intermediate.dense', ffn_out='output.dense')
-add_family('funnel', r'encoder\.blocks\.(\d+)\.(\d+)\.', heads=False, query='attention.q_head', key='attention.k_head',
+add_family('funnel', r'encoder\.blocks\.(\d+)\.(\d+)\.', query='attention.q_head', key='attention.k_head',
     value='attention.v_head', attention_output='attention.post_proj', ffn_in='ffn.linear_1', ffn_out='ffn.linear_2')
 add_family('xlm flaubert', r'(?:attentions|ffns)\.(\d+)\.', query='q_lin', key='k_lin', value='v_lin',
     attention_output='out_lin', ffn_in='lin1', ffn_out='lin2')
@@ -65,7 +65,7 @@ add_family('gte nomic_bert eurobert esmc ultrabert', r'layers\.(\d+)\.', **_PROJ
 add_family('jina_embeddings_v3', r'layers\.(\d+)\.', **_PROJECTIONS, ffn_in='mlp.fc1', ffn_out='mlp.fc2')
 
 # %% ../../nbs/models/roles.ipynb #c8c61772
-add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.',
+add_family('albert', r'albert_layer_groups\.(\d+)\.albert_layers\.(\d+)\.', heads=None,
     uses=lambda c, group, inner: [int(i/(c.num_hidden_layers/c.num_hidden_groups))
         for i in range(c.num_hidden_layers)].count(group),
     query='attention.query', key='attention.key', value='attention.value', attention_output='attention.dense',
