@@ -30,7 +30,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
 from rank_bert.ship.runtime import Predictor
 from rank_bert.models.kinds import Encoder
-from rank_bert.models.base_models import quiet_transformers
+from rank_bert.models.opener import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned
 from rank_bert.models.batches import batches_of_texts, choose_texts
@@ -101,8 +101,8 @@ def linear_of(model):
 
 class Bench:
     "The dense model, its embeddings of the texts to measure on, and the texts to learn from."
-    def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice):
-        self.dense, self.tests, pool = load(pooling), {}, []
+    def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice, dense=None):
+        self.dense, self.tests, pool = dense or load(pooling), {}, []
         for name, train, test in corpora(Path(folder)):
             draw = random.Random(f'{seed} {name}')
             draw.shuffle(train)

@@ -222,6 +222,7 @@ def buckets_for(
     model:nn.Module, # A transformers model, or any module that contains one
     batches, # Any iterable of batches
     n_samples:int=None, # Texts to use; all when None
+    tokens:int=2048, # As for `buckets`
 ):
     "Yield packs with the padding that a model expects; raise `ValueError` for ids or lengths beyond its embeddings."
     view = Encoder(model)
@@ -229,7 +230,7 @@ def buckets_for(
     known = dict(input_ids=getattr(enc.get_input_embeddings(), 'num_embeddings', None),
         token_type_ids=getattr(enc.config, 'type_vocab_size', None))
     known = {k: n for k, n in known.items() if n and (k, n) != ('token_type_ids', 1)}
-    for x, y in buckets(each_text(batches, n_samples), **view.padding):
+    for x, y in buckets(each_text(batches, n_samples), tokens, **view.padding):
         for k in [k for k in known if k in x]:
             low, high = (o.item() for o in x[k].aminmax())
             if x[k].is_floating_point() or not 0 <= low <= high < known[k]:

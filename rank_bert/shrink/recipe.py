@@ -41,10 +41,11 @@ class Job:
         lr:float=None, # Largest learning rate of parts that train; default: by where the weights come from
         load_or_make=None, # Gets the function that calibrates the dense model; may read what it made before
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
+        once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
         self.encoder = Encoder(copy.deepcopy(Encoder(model).model)) # a copy is not compiled, either
         self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
-        self.load_or_make, self.may_stop, self.began = load_or_make, may_stop, time.time()
+        self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside = data, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
