@@ -10,6 +10,7 @@ __all__ = []
 # %% ../../nbs/commands/export.ipynb #ce000003
 import warnings
 from pathlib import Path
+from shlex import quote
 
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
@@ -77,7 +78,8 @@ def export(
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
     for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     if p := guarantee_of(out): say(str(p))
-    say_next(*predict_line(out, was))
+    pages = [f'python -m http.server --directory {quote(str(out))}']*(form.to == 'web')
+    say_next(*pages, *predict_line(out, was))
     return m
 
 # %% ../../nbs/commands/export.ipynb #ce000012

@@ -11,6 +11,7 @@ __all__ = ['GRAPHS', 'write_graph', 'export']
 import copy, shutil, tempfile, warnings
 from collections import Counter, namedtuple
 from functools import partial
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -334,7 +335,8 @@ def export(
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
     if folder is None: raise ValueError('pass the folder to write')
-    out, candidates = check_new(expanded(folder), overwrite), _candidates(form.to, form.precision, form.processor)
+    out, engine = check_new(expanded(folder), overwrite), 'onnx' if form.to == 'web' else form.to
+    candidates = _candidates(engine, form.precision, form.processor)
     source = _open_source(model, tokenizer, max_length)
     enc, last = Encoder(source.model).base, max(source.tokenizer.get_vocab().values())
     check_length(enc.config.to_dict(), latency.latency_length, option('latency_length'))
@@ -351,6 +353,8 @@ def export(
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
             'graph gives its embedding without the tokens, for Predictor and the page')
+    if form.to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):
+        raise ValueError(f"the page has no form for {graph.kind.replace('_', ' ')}: export it with to='onnx'")
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
     with new_folder(out, overwrite, checked=True) as tmp:
         d = tmp.parent # hidden, and gone with the block
@@ -378,4 +382,6 @@ def export(
                 f"--max-changed {promised['max_changed']:g} --texts FILE --out {quote(str(out))} --overwrite")
         for o in folders[best].iterdir(): o.rename(tmp/o.name)
         _seal(tmp, settings[best] | more)
+        if form.to == 'web': # no part of the manifest: you may change the page
+            (tmp/'index.html').write_bytes((files('rank_bert.ship')/'web.html').read_bytes())
     return Predictor(out)
