@@ -19,6 +19,6 @@ setup(
     install_requires=cfg['requirements'].split(),
     extras_require={k.removesuffix('_requirements'): v.split() for k, v in cfg.items() if k.endswith('_requirements')},
     packages=find_packages(include=['rank_bert', 'rank_bert.*']),
-    package_data={'rank_bert': ['data/sample/*', 'data/sample/*/*', 'compare/*.css', 'compare/*.js']},
+    package_data={'rank_bert': ['data/sample/*', 'data/sample/*/*', 'compare/*.css', 'compare/*.js', 'ship/*.html']},
     entry_points={'console_scripts': cfg['console_scripts'].split(), 'nbdev': ['rank_bert=rank_bert._modidx:d']},
     zip_safe=False)

@@ -10,6 +10,7 @@ __all__ = []
 # %% ../../nbs/commands/export.ipynb #ce000003
 import warnings
 from pathlib import Path
+from shlex import quote
 
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
@@ -61,13 +62,11 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     model_config(folder)
-    if form.vocabulary == 'seen' and not rows.texts:
-        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all you have')
     was = expanded(folder).resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
     compared = texts_to_compare(folder, rows.texts) if 'auto' in (form.to, form.precision) else None
-    if form.vocabulary == 'seen' or config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    if config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
@@ -79,7 +78,8 @@ def export(
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
     for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
     if p := guarantee_of(out): say(str(p))
-    say_next(*predict_line(out, was))
+    pages = [f'python -m http.server --directory {quote(str(out))}']*(form.to == 'web')
+    say_next(*pages, *predict_line(out, was))
     return m
 
 # %% ../../nbs/commands/export.ipynb #ce000012

@@ -11,6 +11,7 @@ __all__ = ['GRAPHS', 'write_graph', 'export']
 import copy, shutil, tempfile, warnings
 from collections import Counter, namedtuple
 from functools import partial
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -25,9 +26,8 @@ from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of,
     run_longest, write_manifest)
-from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
-from ..models.embedder import is_a, prompted
+from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
@@ -85,7 +85,9 @@ def _open_source(model, tokenizer, max_length):
         n = texts_per_row(folder)
     elif hasattr(model, 'dls'):
         model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
-    else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
+    else:
+        own = next((o.tokenizer for o in (model, Encoder(model).base) if hasattr(o, 'tokenizer')), None)
+        length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
     act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
@@ -164,17 +166,23 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if is_a(source.model, 'BaseModel'): # of sentence-transformers
         with needs_extra('embeddings'): from sentence_transformers import models as known
-        with quiet_transformers(): source.model.save_pretrained(str(folder), create_model_card=False)
+        st = copy.copy(graph.model if is_a(source.model, 'SentenceTransformer') else source.model)
+        if len(graph.outputs) == 2: # the graph holds the maps
+            st._modules = {str(i): m for i, m in enumerate(m for m in st if not is_a(m, 'Dense'))}
+        with quiet_transformers(): st.save_pretrained(str(folder), create_model_card=False)
         for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
         modules = json_object(folder/'modules.json', list)
         for o in modules:
             name = o['type'].rpartition('.')[2]
             if hasattr(known, name): o['type'] = f'sentence_transformers.models.{name}'
         (folder/'modules.json').write_text(json_text(modules, indent=1), encoding='utf-8')
-    config, tokenizer = copy.deepcopy(graph.enc.config), source.tokenizer
+    config, tokenizer = copy.deepcopy(graph.enc.config), copy.deepcopy(source.tokenizer)
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
+    if to == 'onnx': config.update({'transformers.js_config': dict(dtype='fp32')}) # names model.onnx, whatever is in it
+    tokenizer.model_max_length = source.max_length
     config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    tokenizer.backend_tokenizer.save(str(folder/'tokenizer.json'), pretty=False)
     if source.results:
         (folder/'results.json').write_text(json_text(source.results, indent=1) + '\n', encoding='utf-8')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
@@ -327,24 +335,26 @@ def export(
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
     if folder is None: raise ValueError('pass the folder to write')
-    out, candidates = check_new(expanded(folder), overwrite), _candidates(form.to, form.precision, form.processor)
+    out, engine = check_new(expanded(folder), overwrite), 'onnx' if form.to == 'web' else form.to
+    candidates = _candidates(engine, form.precision, form.processor)
     source = _open_source(model, tokenizer, max_length)
     enc, last = Encoder(source.model).base, max(source.tokenizer.get_vocab().values())
     check_length(enc.config.to_dict(), latency.latency_length, option('latency_length'))
     if last >= (rows := enc.get_input_embeddings().num_embeddings):
         raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
                          f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
-    own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
+    known = isinstance(dense, (str, Path)) or hasattr(dense, 'dls') or hasattr(dense, 'tokenizer')
+    own = None if known else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
     dense_model, more, best, record = source.model, {}, candidates[0], source.results or {}
     promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
-    if form.vocabulary == 'seen':
-        if not texts:
-            raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
-        small, tok = keep_seen_words(dense_model, source.tokenizer, prompted(dense_model, texts))
-        source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
+    if len(graph.outputs) < len(KINDS[graph.kind].outputs):
+        warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
+            'graph gives its embedding without the tokens, for Predictor and the page')
+    if form.to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):
+        raise ValueError(f"the page has no form for {graph.kind.replace('_', ' ')}: export it with to='onnx'")
     run_longest(pytorch_engine(graph), graph.inputs, source.max_length, source.tokenizer.backend_tokenizer)
     with new_folder(out, overwrite, checked=True) as tmp:
         d = tmp.parent # hidden, and gone with the block
@@ -366,10 +376,12 @@ def export(
         if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)
         elif promised:
             same = tokenizer is None and max_length in (None, record['settings'].get('max_length'))
-            if same and (best[1], form.vocabulary) == ('fp32', 'all'): more |= dict(guarantee=promised)
+            if same and best[1] == 'fp32': more |= dict(guarantee=promised)
             else: warnings.warn(f'the guarantee of {model} was not tested on this export ({" ".join(best)}), so it has '
                 f'none. This tests it: rank-bert-export {quote(str(model))} --to {best[0]} --precision {best[1]} '
                 f"--max-changed {promised['max_changed']:g} --texts FILE --out {quote(str(out))} --overwrite")
         for o in folders[best].iterdir(): o.rename(tmp/o.name)
         _seal(tmp, settings[best] | more)
+        if form.to == 'web': # no part of the manifest: you may change the page
+            (tmp/'index.html').write_bytes((files('rank_bert.ship')/'web.html').read_bytes())
     return Predictor(out)

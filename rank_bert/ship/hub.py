@@ -36,8 +36,8 @@ def export_card(
 )->str: # Text of a `README.md`
     "Write the model card of an exported model."
     m, method = settings, KINDS[settings['kind']].method
-    data = ModelCardData(library_name=m['engine'], tags=['rank_bert', m['engine'], m['precision']],
-                         pipeline_tag=_TASK[method])
+    data = ModelCardData(library_name=m['engine'], tags=['rank_bert', m['engine'], m['precision'],
+                         *['transformers.js']*(m['engine'] == 'onnx')], pipeline_tag=_TASK[method])
     facts = dict(engine=m['engine'], precision=m['precision'], kind=m['kind'].replace('_', ' '),
                  labels=', '.join(m['labels']), **{'longest text': f"{m['max_length']} tokens"})
     facts |= {f'bytes, {k}': f'{a:,} (dense, float32: {b:,})' for k, (a, b) in m['bytes'].items()}

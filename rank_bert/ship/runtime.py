@@ -21,7 +21,7 @@ from ..models.answers import KINDS
 from ..models.folder import named_errors, shorten_error
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
-MANIFEST, VERSION = 'deploy.json', 2
+MANIFEST, VERSION = 'deploy.json', 3
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 
 # %% ../../nbs/ship/runtime.ipynb #dr000007
@@ -49,7 +49,7 @@ def read_manifest(
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
     if m.get('version') != VERSION:
-        way = 'an earlier rank_bert wrote it, so export it again' if m.get('version') == 1 else 'update rank_bert'
+        way = 'an earlier rank_bert wrote it, so export it again' if m.get('version') in (1, 2) else 'update rank_bert'
         raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')

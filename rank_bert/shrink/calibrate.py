@@ -148,15 +148,16 @@ def calibrate(
     bar = tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
         c = _Collector(model, want, fisher, seed)
-        for x, y in buckets_for(c.enc, batches, n_samples):
+        most = max(1, 45_000_000//sum(l.shape[0] for l in c.linears)) # what waits for gradients takes half a gigabyte
+        for x, y in buckets_for(c.enc, batches, n_samples, min(2048, most)):
             c.add(x, y)
             bar.update(len(x['input_ids']))
     if not c.samples: raise ValueError("no text to calibrate on: the batches are empty")
-    stats = {n: s.result(c.samples) for n, s in c.layers.items()}
+    rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
+    stats = {n: c.layers.pop(n).result(c.samples) for n in [*c.layers]} # the sums go as the results come
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
         if not all_finite(v):
             raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
-    rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
     return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows)
 
 # %% ../../nbs/shrink/calibrate.ipynb #c7980067

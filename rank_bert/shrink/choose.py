@@ -62,7 +62,7 @@ def _narrow(step, kinds, method, steps, price, fixed):
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
     if all(len(level.keep) == o.outer.shape[1] for o, level in picks): return step.model, stats, 0.
-    return *pruned(step.model, stats, picks), spent
+    return *pruned(step.model, stats, picks, step.job.once and not step.job.ready), spent
 
 def _decomposed(step, method):
     "Decompose the model of a step, once for all budgets."
@@ -96,6 +96,7 @@ def choose(
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
             d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
+            if job.once: job.cache = {k: v for k, v in job.cache.items() if k == 'cost'} # the rest is of the dense model
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
