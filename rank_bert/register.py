@@ -140,7 +140,7 @@ def add_card(
     "Write a card if a model may be factorised, and the tokenizer if its vocabulary was cut."
     if 'rank_bert.lowrank.plan' in sys.modules: write_card(folder, model)
     tok = vars(model).get('tokenizer')
-    if tok is not None and getattr(getattr(model, 'compression', None), 'words', None): tok.save_pretrained(folder)
+    if hasattr(tok, 'kept_words'): tok.save_pretrained(folder)
 
 def _add_step(module, names, method, then, broken):
     "Add a step to a method of classes that have yet to be imported."

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from .export import texts_to_compare
+from .export import recorded, texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..io import expanded
@@ -93,7 +93,8 @@ def _results_of(model, scores, settings):
     keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
-    if done and done.words: record |= dict(words=asdict(done.words))
+    words = asdict(done.words) if done and done.words else recorded(settings['model'], 'words')
+    if words: record |= dict(words=words)
     if done and done.guarantee: record |= dict(guarantee=done.guarantee.asdict())
     if done and done.speedup: record |= dict(speedup=asdict(done.speedup))
     return record | scores | dict(bytes=bytes_by_part(model), settings=settings,

@@ -26,13 +26,16 @@ def dense_of(folder:str|Path)->str: # None if it does not say so, or that folder
     f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
     return f if f and expanded(f).is_dir() else None
 
+def recorded(folder:str|Path, key:str): # Its value, or None
+    "Look something up in the record of the compressed or exported model in a folder."
+    files = (expanded(folder)/o for o in ('deploy.json', 'results.json'))
+    return next((v for f in files if f.is_file() and (v := json_object(f).get(key))), None)
+
 def guarantee_of(folder:str|Path): # `Guarantee`, or None
     "Read the guarantee of the compressed or exported model in a folder."
+    if not (found := recorded(folder, 'guarantee')): return None
     from rank_bert.shrink.guarantee import Guarantee
-    for name in ('deploy.json', 'results.json'):
-        f = expanded(folder)/name
-        found = json_object(f).get('guarantee') if f.is_file() else None
-        if found: return Guarantee(**found)
+    return Guarantee(**found)
 
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(

@@ -10,6 +10,7 @@ __all__ = ['GRAPHS', 'write_graph', 'export']
 # %% ../../nbs/ship/export.ipynb #de000003
 import copy, shutil, tempfile, warnings
 from collections import Counter, namedtuple
+from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
@@ -348,6 +349,8 @@ def export(
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
     dense_model, more, best, record = source.model, {}, candidates[0], source.results or {}
+    kept = getattr(source.tokenizer, 'kept_words', None)
+    if words := asdict(kept) if kept else record.get('words'): more |= dict(words=words)
     promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):

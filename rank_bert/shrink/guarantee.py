@@ -157,9 +157,8 @@ def guarantee(
     def losses_of(model):
         own = batches
         if words(model) != words(dense):
-            if not (texts_of or are_texts(texts)):
-                raise ValueError("a candidate has another vocabulary: pass texts, and not batches of tokens")
             own = batches_from(model, texts_of(model) if texts_of else texts)
+            if own is texts: raise ValueError("a candidate has another vocabulary: pass texts, and not batches of tokens")
         try: return changed(outputs_on(model, own, batches)[0])
         except FloatingPointError: return np.ones(len(changed(before))) # of an engine that overflows
     res = fixed_sequence(candidates, losses_of, max_changed, confidence)

@@ -348,7 +348,7 @@ def run(
     done = record_of(new) if result.job else getattr(new, 'compression', None)
     if new is not job.dense and done is not None:
         new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds,
-            budget=config.budget or done.budget, words=result.job and result.job.words)
+            budget=config.budget or done.budget, words=result.job and result.job.encoder.tokenizer.kept_words)
     if result.exported: new.exported = result.exported
     return result
 

@@ -32,19 +32,17 @@ class Vocabulary:
         state:dict, # `tokenizer.json`, as `Tokenizer.to_str` writes it
     ):
         self.state, model, ends = state, state['model'], [*_ends(state['post_processor'])]
-        if model['type'] not in ('Unigram', 'BPE', 'WordPiece', 'WordLevel'):
-            raise ValueError(f"words knows Unigram, BPE, WordPiece and WordLevel tokenizers, and not {model['type']}")
-        words = (o[0] for o in model['vocab'])
-        self.ids = ids = {t: i for i, t in enumerate(words)} if model['type'] == 'Unigram' else model['vocab']
+        self.scored = model['type'] == 'Unigram' # else a dict of WordPiece, BPE or whole words
+        self.ids = ids = {t: i for i, (t, _) in enumerate(model['vocab'])} if self.scored else model['vocab']
         prefix, suffix = (model.get(k) or '' for k in ('continuing_subword_prefix', 'end_of_word_suffix'))
         self.merges = {tuple(m): m[0] + m[1].removeprefix(prefix) for m in model.get('merges', ())}
-        self.unknown = model['unk_id'] if model['type'] == 'Unigram' else ids.get(model['unk_token'])
+        self.unknown = model['unk_id'] if self.scored else ids.get(model['unk_token'])
         self.special = {t['id'] for t in state['added_tokens']} | {self.unknown} - {None}
         self.special |= {i for o, k in ends for i in (o[k] if k == 'ids' else o[k][1:])}
         always = [f'<0x{i:02X}>' for i in range(256)] if model.get('byte_fallback') else []
         if 'ByteLevel' in json.dumps(state['pre_tokenizer']): always += ByteLevel.alphabet()
         self.must = self.special | {ids[t] for t in always if t in ids}
-        if model['type'] == 'Unigram': self.must.add(min(ids.values(), key=lambda i: model['vocab'][i][1]))
+        if self.scored: self.must.add(min(ids.values(), key=lambda i: model['vocab'][i][1]))
         self.needs = defaultdict(set)
         for t, i in ids.items():
             letters = t.removeprefix(prefix).removesuffix(suffix) if i not in self.special else ''
@@ -80,8 +78,7 @@ def cut(self:Vocabulary,
     "Drop all other words."
     state, new = copy.deepcopy(self.state), {i: n for n, i in enumerate(sorted(kept))}
     model = state['model']
-    if model['type'] == 'Unigram': model |= dict(unk_id=new.get(self.unknown), vocab=[model['vocab'][i] for i in new
-        if i < len(self.ids)])
+    if self.scored: model['vocab'], model['unk_id'] = [o for i, o in enumerate(model['vocab']) if i in new], new.get(self.unknown)
     else: model['vocab'] = {t: new[i] for t, i in self.ids.items() if i in new}
     if self.merges: model['merges'] = [m for m, t in self.merges.items() if {*m, t} <= model['vocab'].keys()]
     for t in state['added_tokens']: t['id'] = new[t['id']]
@@ -142,16 +139,10 @@ def read_vocabulary(
     tokenizer, # Of transformers
 )->Vocabulary:
     "Read the words of a tokenizer; raise `ValueError` for one that has none, or whose steps no file holds."
-    name = type(tokenizer).__name__
-    if not getattr(tokenizer, 'is_fast', False):
-        why = ('reads characters or bytes, and has no words' if name.startswith(('Canine', 'ByT5', 'Perceiver')) else
-            'is slow, without a tokenizer.json: load a fast one by AutoTokenizer, and save it')
-        raise ValueError(f'words cuts the vocabulary of a tokenizer, and {name} {why}')
     try: return Vocabulary(json.loads(tokenizer.backend_tokenizer.to_str()))
-    except Exception as e:
-        if isinstance(e, ValueError): raise
-        raise ValueError(f'words needs a tokenizer that a tokenizer.json can hold, and {name} has steps of its own: {e}'
-            ) from None
+    except AttributeError: why = 'has no tokenizer.json: it reads characters or bytes, or is slow, so load a fast one'
+    except Exception as e: why = f'has steps that no tokenizer.json holds: {e}'
+    raise ValueError(f'words cuts the vocabulary of a tokenizer, and {type(tokenizer).__name__} {why}')
 
 def cut_tokenizer(
     tokenizer, # Of transformers; untouched
@@ -187,43 +178,42 @@ class Words:
 @part('words', needs='texts', first=True, statistics=())
 def words_part(step, keep:int=None, coverage:float=None):
     "Keep the words of the texts, and drop all others from the model and its tokenizer."
-    job, _ = step.job, coverage and check_fraction(coverage, 'coverage of words')
+    job, items = step.job, step.job.learner and step.job.learner.dls.train.dataset
+    if coverage: check_fraction(coverage, 'coverage of words')
     if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
-    if job.learner:
-        items = job.learner.dls.train.dataset
-        tok, texts = items.tokenizer, [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
+    if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
     else: texts = job.data = check_data(job.data)
-    if not texts or not are_texts(texts):
+    if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
-    if not job.learner: tok = job.encoder.tokenizer
-    old, rows = read_vocabulary(tok), prompted(job.dense, texts)
-    size, special = max(tok.get_vocab().values()) + 1, sorted(old.special)
+    tok, rows = items.tokenizer if items else job.encoder.tokenizer, prompted(job.dense, texts)
+    old, pad = read_vocabulary(tok), tok.pad_token_id or 0
     def encoded(state, texts):
         t = Tokenizer.from_str(json.dumps(state))
         t.no_truncation()
         t.no_padding()
-        return (e.ids for some in chunked(texts, 1000) for e in t.encode_batch(list(some)))
-    def count(texts):
-        counts = np.bincount(np.fromiter(chain.from_iterable(encoded(old.state, texts)), int), minlength=size)
-        counts[special] = 0
-        return counts
+        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some))]
     old.must |= {*chain.from_iterable(encoded(old.state, [*getattr(job.dense, 'prompts', {}).values()]))}
-    if (tok.pad_token_id or 0) < 10: old.must |= {*range(tok.pad_token_id or 0)} # XLM-R counts positions from it
-    fit, held = ([r for i, r in enumerate(rows) if (i % 10 == 9) == h] for h in (False, True))
-    a, b = count(fit), count(held)
-    if not (total := a + b).any():
+    if pad < 10: old.must |= {*range(pad)} # XLM-R counts positions from it
+    def count(ids):
+        counts = np.bincount(np.concatenate([*ids, np.empty(0, int)]), minlength=max(tok.get_vocab().values()) + 1)
+        counts[sorted(old.special)] = 0
+        return counts
+    ids = encoded(old.state, rows)
+    total, held = count(ids), count(ids[9::10])
+    if not total.any():
         raise ValueError(f'no word of the vocabulary occurs in these {len(rows):,} texts: does the model know their script?')
     state, new = old.cut(old.choose(total, keep, coverage))
-    short, some = cut_tokenizer(tok, state), rows[::math.ceil(len(rows)/1000)]
-    pairs = [*zip(encoded(old.state, some), encoded(json.loads(short.backend_tokenizer.to_str()), some))]
-    if any({*x} <= new.keys() and old.unknown not in x and [new[i] for i in x] != y for x, y in pairs):
+    short, every = cut_tokenizer(tok, state), math.ceil(len(rows)/1000)
+    some, after = ids[::every], encoded(json.loads(short.backend_tokenizer.to_str()), rows[::every])
+    if any({*x} <= new.keys() and old.unknown not in x and [new[i] for i in x] != y.tolist() for x, y in zip(some, after)):
         raise ValueError(f'{type(tok).__name__} changes with its vocabulary in ways that words cannot follow: leave words out')
-    record = Words(len(new), len(tok), len(rows), sum(len(y) for _, y in pairs)/max(1, len(''.join(map(''.join, some)))))
-    if b.any():
-        without = old.choose(a, keep, coverage)
-        mean = lambda state: float(np.mean([len(o) for o in encoded(state, held)]))
-        record = replace(record, coverage=float(b[sorted(without)].sum()/b.sum()), before=mean(old.state),
-            after=mean(old.cut(without)[0]))
-    cut = job.with_words(cut_model(job.dense, short, new))
-    cut.words = record
-    return replace(step.result, model=cut.dense, job=cut)
+    letters = sum(len(o) if isinstance(o, str) else sum(map(len, o)) for o in rows[::every])
+    ends = len(after)*short.num_special_tokens_to_add(pair=not isinstance(rows[0], str))
+    short.kept_words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
+    if held.any():
+        without = old.choose(total - held, keep, coverage)
+        mean = lambda ids: float(np.mean([*map(len, ids)]))
+        short.kept_words = replace(short.kept_words, coverage=float(held[sorted(without)].sum()/held.sum()),
+            before=mean(ids[9::10]), after=mean(encoded(old.cut(without)[0], rows[9::10])))
+    job = job.with_words(cut_model(job.dense, short, new))
+    return replace(step.result, model=job.dense, job=job)
