@@ -130,7 +130,9 @@ def warn_of_words(
     items:list, # Texts or pairs
 ):
     "Warn if texts take many more tokens than those that a vocabulary was cut for."
-    if not (kept := recorded(folder, 'words')): return
+    try: kept = recorded(folder, 'words')
+    except ValueError: return # not our file
+    if not kept: return
     from tokenizers import Tokenizer
     tok, texts = Tokenizer.from_file(str(expanded(folder)/'tokenizer.json')), [t for o in items for t in listify(o)]
     tok.no_truncation()
