@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/calibrate.html.md"""
 __all__ = ['Calibration', 'calibrate']
 
 # %% ../../nbs/shrink/calibrate.ipynb #dd07a0c0
-import json
+import ctypes, json, sys
 from functools import partial
 from pathlib import Path
 import torch, torch.nn as nn
@@ -74,6 +74,15 @@ def needed(self:Calibration,
         raise ValueError(f"{what} needs {lacks} of {name}: calibrate(model, batches) collects them by default")
     return self[name]
 
+# %% ../../nbs/shrink/calibrate.ipynb #0calib4
+@patch
+def keep(self:Calibration,
+    *keys:str, # Statistics
+):
+    "Drop all other statistics, in place."
+    for s in self.values():
+        for k in [k for k, v in s.items() if torch.is_tensor(v) and k not in keys]: del s[k]
+
 # %% ../../nbs/shrink/calibrate.ipynb #f03f056f
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of texts at a time."
@@ -121,6 +130,11 @@ def add(self:_Collector, x, y):
         self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
 
+# %% ../../nbs/shrink/calibrate.ipynb #trim0002
+def release_memory():
+    "Give freed memory back to the system, where the allocator can."
+    if sys.platform == 'linux' and (trim := getattr(ctypes.CDLL(None), 'malloc_trim', None)): trim(0)
+
 # %% ../../nbs/shrink/calibrate.ipynb #02d4c583
 @torch.inference_mode(False)
 def calibrate(
@@ -155,6 +169,7 @@ def calibrate(
     if not c.samples: raise ValueError("no text to calibrate on: the batches are empty")
     rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
     stats = {n: c.layers.pop(n).result(c.samples) for n in [*c.layers]} # the sums go as the results come
+    release_memory()
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
         if not all_finite(v):
             raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")

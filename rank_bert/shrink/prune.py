@@ -148,14 +148,15 @@ def pruned(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     calibration:Calibration, # Of the model
     picks:list, # Pairs of a `Prunable` and a `Level` of it
-    forget:bool=False, # Change `calibration` itself, instead of holding two?
+    forget:bool=False, # Change `calibration` itself, and share weights with `model`, to save memory?
 )->tuple: # A copy with fewer neurons and heads, and its `Calibration`
     "Leave out neurons and heads."
     heads = {a.name: i for i, a in enumerate(Encoder(model).attentions)}
     picks = [(o, k) for o, k in picks if len(k.keep) < o.outer.shape[1]]
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
-    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model)
+    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()} if forget else None
+    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model, shared)
     of = {o.outer.name: k.keep for o, k in picks if o.kind == 'neurons'}
     enc = Encoder(new)
     for f in enc.feed_forwards:
