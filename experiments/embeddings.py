@@ -16,7 +16,7 @@ Healing by `minutes` depends on the machine, so each row says how many steps it 
 core here: twenty are ten with two threads. What else can be left out: neurons chosen together with ranks, and half of
 the word embedding after the linear layers:
 
-    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'neurons+kfac neurons+kfac+refit kfac+refit+words'
+    python experiments/embeddings.py ../shared/data --budgets '.5 .3' --recipes 'neurons+kfac neurons+kfac+refit kfac+refit+table'
 
 The row of `static` needs model2vec[distill], which may ask for an older transformers: give it an environment of its own."""
 import copy, csv, random, re, time
@@ -30,11 +30,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
 from rank_bert.ship.runtime import Predictor
 from rank_bert.models.kinds import Encoder
-from rank_bert.models.base_models import quiet_transformers
+from rank_bert.models.opener import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned
 from rank_bert.models.batches import batches_of_texts, choose_texts
-from rank_bert.shrink.embedding import compress_embedding
 from rank_bert.shrink.recipe import Job, Result, Step, parse, part, planned
 from rank_bert.see.similarity import compare_embeddings, encode_texts
 from rank_bert.settings import CompressConfig
@@ -88,11 +87,6 @@ def align(state):
     "Turn embeddings toward the dense model's by one linear map."
     return aligned(state.dense, state.model, state.texts[256:], state.texts[:256])
 
-@part('words', needs='texts')
-def words(state, fraction:float=.5):
-    "Factorise the word embedding."
-    return compress_embedding(state.model, fraction, state.start.calibration(), progress=False)
-
 @part('static')
 def static(state):
     "Make an embedding of every word, as model2vec does."
@@ -107,8 +101,8 @@ def linear_of(model):
 
 class Bench:
     "The dense model, its embeddings of the texts to measure on, and the texts to learn from."
-    def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice):
-        self.dense, self.tests, pool = load(pooling), {}, []
+    def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice, dense=None):
+        self.dense, self.tests, pool = dense or load(pooling), {}, []
         for name, train, test in corpora(Path(folder)):
             draw = random.Random(f'{seed} {name}')
             draw.shuffle(train)

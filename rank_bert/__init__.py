@@ -7,7 +7,8 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .data.facts import GLUE_TASKS
     from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
-    from .models.encoder import ROLES, add_family, linears
+    from .models.encoder import linears
+    from .models.roles import ROLES, add_family
     from .models.kinds import Encoder, loss_increase
     from .models.sizes import encoder_params
     from .models.classifier import pooled_classifier

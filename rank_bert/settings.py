@@ -304,7 +304,6 @@ class ExportConfig(Settings):
     to:one_of('auto', 'onnx', 'openvino', 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
     precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto' # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
-    vocabulary:one_of('all', 'seen')='all' # seen drops the words that do not occur in the texts: pass all you have
     max_divergence:Positive=.01 # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
 
 @dataclass

@@ -162,7 +162,7 @@ def milliseconds(
 def _infer_rows(variants, bs, length, repeats, progress, **about):
     "Measure variants, name -> (model, its float32 model), on batches of `bs` texts of `length` tokens, one row each."
     dense = variants['dense'][0]
-    ids = torch.randint(5, dense.config.vocab_size, (bs, length), device=next(dense.parameters()).device)
+    ids = Encoder(dense).random_ids(bs, length).to(dense.device)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     with torch.inference_mode(): # the first pass, which warms up
         peak = {k: _peak_memory(partial(m, **x), ids.device)*2**20/1e6 for k, (m, _) in variants.items()}

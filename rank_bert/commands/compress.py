@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from .export import texts_to_compare
+from .export import recorded, texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, sentence_class
-from ..settings import Fraction, CompressConfig, Output, Rows, option
+from ..settings import CompressConfig, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
 def open_for_recipe(
@@ -27,6 +27,7 @@ def open_for_recipe(
     rows:Rows, # What you name
     seed:int, # Decides which rows are drawn
     needed:bool=True, # Does the recipe look at data?
+    raw:bool=False, # Does it look at texts before they are tokenised?
 ): # Model, tokenizer, what to learn from (a learner, batches of texts, or None), and the record of the rows
     "Load a model with what a recipe learns from."
     named = rows.task or rows.data
@@ -44,6 +45,9 @@ def open_for_recipe(
         if sentence_class(folder): # tokenises texts itself
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
+        if texts and raw:
+            model.tokenizer, tok.model_max_length = tok, longest
+            return model.float(), tok, texts, dict(max_length=longest)
         from rank_bert.data.tokens import token_batches # imports torch
         return model.float(), tok, texts and token_batches(tok, texts, max_length=longest), dict(max_length=longest)
     n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
@@ -61,13 +65,14 @@ def megabytes(folder:str|Path)->float:
 
 def _write_model(model, tokenizer, dense, was, folder):
     "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
+    from rank_bert.models.kinds import Encoder
+    tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
     if exported := getattr(model, 'exported', None):
         for o in exported.folder.rglob('*'): # copytree copies permissions, which a file system may refuse
             new = folder/o.relative_to(exported.folder)
             new.mkdir() if o.is_dir() else shutil.copyfile(o, new)
         return
     from rank_bert.lowrank.plan import to_dense
-    from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import open_model, quiet_transformers
     sentences = sentence_class(was)
     if sentences and type(model).__name__ != sentences: # a learner knows only the classifier in it
@@ -88,6 +93,8 @@ def _results_of(model, scores, settings):
     keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
     record = {k: getattr(done, k) for k in keys} if done else {}
     if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
+    words = asdict(done.words) if done and done.words else recorded(settings['model'], 'words')
+    if words: record |= dict(words=words)
     if done and done.guarantee: record |= dict(guarantee=done.guarantee.asdict())
     if done and done.speedup: record |= dict(speedup=asdict(done.speedup))
     return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
@@ -115,7 +122,6 @@ def compress(
     config:CompressConfig.exclude(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
     recipe:str=None, # Parts joined by +, such as kfac+retune+int8 (default: what the model bears of neurons+kfac+refit)
-    embeddings:Fraction=None, # Fraction of the word embedding to keep (default: all of it)
     dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
@@ -133,24 +139,19 @@ def compress(
     parts = recipe and parse(recipe)
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
-    if config.max_changed and embeddings:
-        raise ValueError(f'{option("embeddings")} would change answers after the guarantee was tested: leave it out')
     end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe
     if config.max_changed: end = f'changed-{end}'
     if config.speedup: end = f'{config.speedup:g}-times-as-fast'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     size = megabytes(was)
-    model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed)
+    raw = bool(parts) and parts[0].first
+    model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed, raw)
     learn = data if hasattr(data, 'dls') else None
     before = learn.evaluate() if learn else None
     model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
-    if embeddings:
-        from rank_bert.shrink.embedding import compress_embedding
-        model = compress_embedding(model, embeddings, data.dls.train.new() if learn else data, config.n_samples,
-                                   shows_progress())
     scores = dict(before=before, after=learn.with_model(model).evaluate() if learn else None)
     if not hasattr(model, 'exported'): model = as_written(model)
-    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts, embeddings=embeddings)
+    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     results = _results_of(model, scores, settings)
     out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, was), results)

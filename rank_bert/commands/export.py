@@ -26,13 +26,16 @@ def dense_of(folder:str|Path)->str: # None if it does not say so, or that folder
     f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
     return f if f and expanded(f).is_dir() else None
 
+def recorded(folder:str|Path, key:str): # Its value, or None
+    "Look something up in the record of the compressed or exported model in a folder."
+    files = (expanded(folder)/o for o in ('deploy.json', 'results.json'))
+    return next((v for f in files if f.is_file() and (v := json_object(f).get(key))), None)
+
 def guarantee_of(folder:str|Path): # `Guarantee`, or None
     "Read the guarantee of the compressed or exported model in a folder."
+    if not (found := recorded(folder, 'guarantee')): return None
     from rank_bert.shrink.guarantee import Guarantee
-    for name in ('deploy.json', 'results.json'):
-        f = expanded(folder)/name
-        found = json_object(f).get('guarantee') if f.is_file() else None
-        if found: return Guarantee(**found)
+    return Guarantee(**found)
 
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
@@ -62,13 +65,11 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     model_config(folder)
-    if form.vocabulary == 'seen' and not rows.texts:
-        raise ValueError('--vocabulary seen drops words that do not occur: pass --texts with a file of all you have')
     was = expanded(folder).resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
     compared = texts_to_compare(folder, rows.texts) if 'auto' in (form.to, form.precision) else None
-    if form.vocabulary == 'seen' or config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    if config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')

@@ -8,16 +8,16 @@ Docs: https://rank-bert.github.io/rank_bert/commands/predict.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/predict.ipynb #a4d08408
-import sys
+import sys, warnings
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from fastcore.basics import chunked
+from fastcore.basics import chunked, listify
 
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
-from .export import dense_of, evaluate_exported, is_exported, guarantee_of
+from .export import dense_of, evaluate_exported, is_exported, guarantee_of, recorded
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, texts_per_row
 from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
@@ -124,6 +124,26 @@ class Prediction(NamedTuple):
         "Write it for a machine."
         return self._asdict() if self.probabilities else dict(value=self.label)
 
+# %% ../../nbs/commands/predict.ipynb #wds0pr02
+def warn_of_words(
+    folder:str, # Folder of a model
+    items:list, # Texts or pairs
+):
+    "Warn if texts take many more tokens than those that a vocabulary was cut for."
+    try: kept = recorded(folder, 'words')
+    except ValueError: return # not our file
+    if not kept: return
+    from tokenizers import Tokenizer
+    tok, texts = Tokenizer.from_file(str(expanded(folder)/'tokenizer.json')), [t for o in items for t in listify(o)]
+    tok.no_truncation()
+    tok.no_padding()
+    tokens = [t for e in tok.encode_batch(texts, add_special_tokens=False) for t in e.tokens]
+    unknown = sum(t in ('[UNK]', '<unk>') for t in tokens)/max(1, len(tokens))
+    more = len(tokens)/max(1, sum(map(len, texts)))/kept['rate']
+    if more > 1.5 or unknown > .05: warnings.warn(f"{folder} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
+        f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
+        "cut the vocabulary for texts like these")
+
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
 @command
 def predict(
@@ -150,6 +170,9 @@ def predict(
         if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
         found = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
         items = found[0] if len(found) == 1 else list(zip(*found))
-    each = (Prediction.of(p, kind, labels) for o in chunked(items, 1 if somebody_waits else 4096) for p in answer(o))
-    if not in_shell(): return list(each)
-    for o in each: say_json(o.record()) or say(o.line(), result=True)
+    def each():
+        for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
+            if i == 0: warn_of_words(folder, o)
+            yield from (Prediction.of(p, kind, labels) for p in answer(o))
+    if not in_shell(): return list(each())
+    for o in each(): say_json(o.record()) or say(o.line(), result=True)

@@ -279,10 +279,14 @@ def label_names(
     names = config.get('id2label')
     if not isinstance(names, dict): names = {'0': 'LABEL_0', '1': 'LABEL_1'} # loading a model refuses what is no dict
     if sentence_class(folder) == 'CrossEncoder' and not (scored and len(names) == 1):
-        f = expanded(folder)/'config_sentence_transformers.json'
-        if (through := str(json_object(f).get('activation_fn')).rpartition('.')[2]) != 'Identity':
-            raise ValueError(f'{folder} holds a CrossEncoder, whose outputs go through {through}, so we do not compare '
-                'them with labels: compress it with --texts, and measure it by evaluators of sentence-transformers')
+        said = json_object(expanded(folder)/'config_sentence_transformers.json')
+        through = str(said.get('activation_fn')).rpartition('.')[2]
+        does = [f'whose outputs go through {through}']*(through != 'Identity')
+        if prompt := (said.get('prompts') or {}).get(said.get('default_prompt_name')):
+            does += [f'that puts {short_repr(prompt)} before its texts']
+        if does:
+            raise ValueError(f"{folder} holds a CrossEncoder {' and '.join(does)}, so we do not compare it with labels: "
+                'compress it with --texts, and measure it by evaluators of sentence-transformers')
     return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
 
 # %% ../../nbs/commands/shell.ipynb #a83978af

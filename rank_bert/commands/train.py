@@ -9,6 +9,7 @@ __all__ = []
 
 # %% ../../nbs/commands/train.ipynb #bd69ca64
 import time
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 
@@ -65,11 +66,13 @@ def finetune(
                   max_length='Longest input in tokens')=Rows(max_length=128),
     fit:Fit=Fit(),
     model:text_as('NAME|FOLDER')='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model
+    words:text_as('LIMIT')=None, # Words to keep of the vocabulary: coverage=1 for those of the training rows, keep=16384, ...
     output:Output.exclude(out='Folder to write (default: runs/TASK, or runs/ and the name of your file)')=Output(),
 )->dict: # What `results.json` holds
     """Fine-tune an encoder on a GLUE task or on your own file, and save it with its results.
     Example: rank-bert-finetune sst2 --source sample --out tuned
-    Example: rank-bert-finetune --data train.csv --text-cols text --label-col label --out tuned"""
+    Example: rank-bert-finetune --data train.csv --text-cols text --label-col label --out tuned
+    Example: rank-bert-finetune sst2 --source sample --words coverage=1 --out tuned"""
     start, chosen = time.perf_counter(), rows_of(rows, seed=fit.seed)
     if not chosen:
         raise ValueError('pass a GLUE task, such as sst2 with --source sample, or '
@@ -82,6 +85,9 @@ def finetune(
     settings = dict(n_train=rows.n_train, bs=fit.bs, max_length=rows.max_length, seed=fit.seed,
                     tokenizer=rows.tokenizer, bf16=fit.bf16)
     learn = rows_learner(model, chosen, pretrained=fit.weights, **settings)
+    if words:
+        learn = learn.compress(recipe=f'words({words})', progress=False)
+        say(str(learn.model.compression.words))
     origin, n, dls = learn.hf_model.weights_from, len(learn.dls.train_ds), learn.dls
     lr, epochs = fit.lr or default_lr(learn.model), fit.epochs or default_epochs(learn)
     labels = [str(o) for o in dls.vocab or ('a number',)]
@@ -93,6 +99,7 @@ def finetune(
     settings |= dict(rows_record(learn, chosen), model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
+    if words: results |= dict(words=asdict(learn.model.compression.words))
     say_scores(results['metrics'])
     out = save_results(out, output.overwrite, learn.save_pretrained, results)
     say(f"saved in {out} after {results['seconds']:.0f} s")

@@ -22,7 +22,7 @@ from .page import html_page
 from .statistics import sweep_outputs, summarize_tested
 from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, heading, percent_text,
     read_record, short_names)
-from ..models.encoder import ROLES
+from ..models.roles import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
 from ..shrink.recipe import find_part, parse
 from ..shrink.guarantee import Guarantee, plot_guarantee

@@ -31,13 +31,15 @@ from ..io import check_new, json_object, new_folder, own_files
 from ..models.encoder import linears
 from ..models.folder import encoder_folder, is_model_folder, weight_bytes
 from ..shrink.allocate import default_allocator
-from ..models.kinds import mean_divergence, predictions
+from ..models.kinds import KINDS, mean_divergence, predictions
 from ..shrink.decomposition import check_cost, flops_per_token
+from ..shrink.guarantee import outputs_on
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
 from ..shrink.recipe import check_recipe, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
+from ..train.match import check_labels
 from ..train.scores import score
 from ..train.tracking import tracker
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, flatten
@@ -191,6 +193,7 @@ def tune(self:Sweep,
     cbs = [tracker(self.folder/'logs'/folder.name)] if fit.log else []
     with learn.no_bar(), learn.no_logging():
         if fit.epochs: learn.fit_one_cycle(fit.epochs, lr, cbs=[*cbs, Callback(after_epoch=lambda cb: tick())])
+        else: check_labels(learn.model, learn.dls)
     with new_folder(folder) as tmp:
         learn.save_pretrained(tmp)
         write_json(tmp/'tuning.json', dict(weights_from=origin, lr=lr, seconds=time.perf_counter() - start,
@@ -206,6 +209,9 @@ def _scores(self:Sweep, run, job, result):
     metrics = small.evaluate(outputs=outputs)
     metric = next(k for k in metrics if k.startswith(learn.score_names[0])) # on the first validation set
     res = dict(metric=metric, score=metrics[metric], metrics=metrics, outputs=outputs[0])
+    if result and small.dls is not learn.dls: # other words
+        (a, kind), (b, _) = outputs_on(job.dense, valid), outputs_on(result.model, small.dls.valid, valid)
+        return res | dict(divergence=max(0., KINDS[kind].divergence(a.double(), b.double()).mean().item()))
     if result:
         expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
         pairs = zip(expected, predictions([result.model], valid), strict=True)

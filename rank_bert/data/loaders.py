@@ -9,7 +9,7 @@ __all__ = ['text_dls']
 
 # %% ../../nbs/data/loaders.ipynb #6bd08f3a
 import fastai.interpret # its general plot_top_losses has to be registered before ours
-import numpy as np, pandas as pd, warnings
+import copy, numpy as np, pandas as pd, warnings
 from fastai.data.core import DataLoaders
 from fastai.data.transforms import CategoryMap
 from fastai.imports import dispatch
@@ -172,6 +172,14 @@ class TextDLs(DataLoaders):
         bs = self.valid.bs if bs is None else bs
         return TextDL(TextItems(tok, None, d.tokenizer, d.vocab, d.text_cols, d.max_length), bs=bs, device=self.device)
 
+# %% ../../nbs/data/loaders.ipynb #wds0dl02
+@patch
+def with_tokenizer(self:TextDLs, tokenizer):
+    "Make the same batches of texts by another tokenizer."
+    new = copy.copy(self)
+    new.loaders = [dl.new(dl.dataset.with_tokenizer(tokenizer)) for dl in self.loaders]
+    return new
+
 # %% ../../nbs/data/loaders.ipynb #e6e70ecf
 _LABELS = 'label_sep', 'vocab', 'regression'
 
@@ -206,7 +214,7 @@ def text_dls(
                  if isinstance(o, str) and not o.strip()]
         if empty: warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}')
         tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
-        items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length))
+        items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length, texts))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])
     res = TextDLs(*dls, device=device or default_device())
     res.valid_names, res.ordered = list(valids), labels.ordered

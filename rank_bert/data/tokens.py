@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tokens.html.md"""
 __all__ = []
 
 # %% ../../nbs/data/tokens.ipynb #93d7b6e1
-import json, os
+import copy, json, os
 from contextlib import suppress
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, tokenizers, torch
@@ -105,6 +105,7 @@ class TextItems:
         vocab:list=None, # Names of the classes; None for scores
         text_cols:list=('text',), # Names of the text columns
         max_length:int=128, # Most tokens of a text
+        texts:list=None, # Columns of texts, for another tokenizer
     ):
         store_attr()
         self.text_cols = list(text_cols)
@@ -134,7 +135,17 @@ def take(self:TextItems, idxs):
     cat = lambda o: None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
     tokens = TokenizedTexts(cat(t.ids), np.cumsum([0] + [p.stop - p.start for p in parts]), cat(t.types))
     y = None if self.y is None else self.y[idxs]
-    return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length)
+    texts = self.texts and [[o[i] for i in idxs] for o in self.texts]
+    return TextItems(tokens, y, self.tokenizer, self.vocab, self.text_cols, self.max_length, texts)
+
+# %% ../../nbs/data/tokens.ipynb #wds0tk02
+@patch
+def with_tokenizer(self:TextItems, tokenizer):
+    "Tokenise the same texts by another tokenizer."
+    if self.texts is None: raise ValueError('these items hold tokens only: make them again from your texts')
+    new = copy.copy(self)
+    new.tokenizer, new.tokens = tokenizer, tokenize_cached(tokenizer, *self.texts, max_length=self.max_length)
+    return new
 
 # %% ../../nbs/data/tokens.ipynb #7101dd2b
 @patch

@@ -11,7 +11,7 @@ __all__ = []
 from collections import namedtuple
 import torch, torch.nn as nn
 from ..checks import check_count
-from ..models.flow import set_heads
+from ..models.flow import keep_heads, set_heads
 from ..models.kinds import Encoder
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
@@ -22,6 +22,7 @@ def reshape_block(
     a, # One of `Encoder.attentions`
     n:int, # Heads
     size:int, # Features of each
+    kept=None, # Numbers of the heads that stay, where there are fewer; the first ones when None
 ): # The block with its new layers
     "Give one attention block other numbers of heads and features, with arbitrary weights."
     old = a.query, a.key, a.value, a.output
@@ -35,6 +36,10 @@ def reshape_block(
     new = *(resized(m, m.in_features, n*size) for m in old[:3]), resized(a.output, n*size, a.output.out_features)
     replace_layers(enc, dict(zip(old, new)))
     set_heads(a.module, n, size)
+    if a.own_inputs and n != (before := old[0].out_features//a.size):
+        heads = getattr(a.module, 'kept_heads', None)
+        heads = torch.arange(before, device=a.output.weight.device) if heads is None else heads
+        keep_heads(a.module, heads[range(n) if kept is None else kept] if n < before else None)
     return a._replace(**dict(zip(('query', 'key', 'value', 'output'), new)), size=size)
 
 # %% ../../nbs/lowrank/structure.ipynb #00heads3
@@ -104,14 +109,16 @@ def widen(
         for p in new.parameters(): p.zero_()
         new.weight[rows, columns] = old.weight
         if new.bias is not None: new.bias[rows] = old.bias
-    places = lambda n, size, step: (torch.arange(n)[:, None]*step + torch.arange(size)).flatten()
+    places = lambda at, size, step: (at[:, None]*step + torch.arange(size)).flatten()
     for a in (o for o in view.attentions if view.short_name(o.name) in heads):
         n, size = view.config_heads
         h, s = heads[view.short_name(a.name)]
         if h > n or s > size:
             raise ValueError(f"{a.name} has {h} heads of {s} features, which do not fit into the {n} of {size} "
                 "of the config")
-        new, kept = reshape_block(enc, a, n, size), places(h, s, size)
+        at = getattr(a.module, 'kept_heads', None)
+        kept = places(torch.arange(h) if at is None else at.cpu(), s, size)
+        new = reshape_block(enc, a, n, size)
         for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)
     for f in (o for o in view.feed_forwards if view.short_name(o.outer.name) in narrow):
@@ -121,5 +128,5 @@ def widen(
         for m in (l.module for l in f.inner):
             halves = m.out_features//n # two where one half gates the other
             new[m] = resized(m, m.in_features, halves*full)
-            put_into(new[m], m, rows=places(halves, n, full))
+            put_into(new[m], m, rows=places(torch.arange(halves), n, full))
         replace_layers(enc, new)

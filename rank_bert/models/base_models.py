@@ -74,6 +74,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     for k, v in overrides.items(): setattr(config, k, v)
     model, info = load_checkpoint(AutoModelForSequenceClassification, name, config, refit, **kwargs)
     check_loaded(model, info, name, has_head and not refit)
+    if refit and has_head: model.lost_head = True # until it is fitted
     return model
 
 # %% ../../nbs/models/base_models.ipynb #a0cba65d

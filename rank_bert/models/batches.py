@@ -15,9 +15,10 @@ from io import IOBase
 from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from fastcore.basics import patch
-from ..checks import check_texts, short_repr
+from ..checks import short_repr, text_rows
 from .embedder import prompted, text_inputs
 from .encoder import Encoder, linears
+from .folder import check_length
 
 # %% ../../nbs/models/batches.ipynb #0716af1c
 def split_batch(
@@ -61,7 +62,8 @@ def each_text(
 def tokenizer(self:Encoder): # Tokenizer
     "Find the tokenizer of a model: its own, or the one beside its weights."
     from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
-    if (tok := getattr(self.model, 'tokenizer', None)) is not None: return tok
+    own = getattr(self.model, 'tokenizer', None), getattr(self.base, 'tokenizer', None)
+    if (tok := next((o for o in own if o is not None), None)) is not None: return tok
     name = self.base.name_or_path
     try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError, TypeError) as e:
@@ -123,15 +125,8 @@ def check_data(
     if odd: raise TypeError(f"expected a list of texts, or an iterable of batches, got {odd}")
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
-    if not are_texts([_row(o) for o in first]): return data
-    if isinstance(first[0], str): return check_texts(data, 'data')
-    for i, o in enumerate(rows := [_row(o) for o in data]):
-        if not isinstance(o, tuple) or len(o) != 2:
-            raise TypeError(f'data[{i}] is {short_repr(o)}, not a pair of texts')
-        check_texts(o, f'data[{i}]')
-    return rows
-
-def _row(value): return tuple(value) if isinstance(value, (list, tuple, np.ndarray)) else value
+    rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
+    return text_rows(rows(data), where='data') if are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
@@ -143,6 +138,18 @@ def batches_from(
     "Check what a caller passes to learn from, and tokenise it if it is text."
     data = check_data(data)
     return batches_of_texts(model, data) if are_texts(data) else data
+
+# %% ../../nbs/models/batches.ipynb #rand0002
+@patch
+def random_ids(self:Encoder,
+    bs:int, # Texts
+    length:int, # Tokens of each of them
+    seed:int=0, # Decides which
+)->torch.Tensor: # (bs, length)
+    "Draw the tokens of a batch; raise `ValueError` if the model has fewer positions."
+    check_length(self.base.config.to_dict(), length, 'length')
+    words, gen = self.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(seed)
+    return torch.randint(words, (bs, length), generator=gen)
 
 # %% ../../nbs/models/batches.ipynb #0few0002
 def warn_few(
@@ -215,6 +222,7 @@ def buckets_for(
     model:nn.Module, # A transformers model, or any module that contains one
     batches, # Any iterable of batches
     n_samples:int=None, # Texts to use; all when None
+    tokens:int=2048, # As for `buckets`
 ):
     "Yield packs with the padding that a model expects; raise `ValueError` for ids or lengths beyond its embeddings."
     view = Encoder(model)
@@ -222,7 +230,7 @@ def buckets_for(
     known = dict(input_ids=getattr(enc.get_input_embeddings(), 'num_embeddings', None),
         token_type_ids=getattr(enc.config, 'type_vocab_size', None))
     known = {k: n for k, n in known.items() if n and (k, n) != ('token_type_ids', 1)}
-    for x, y in buckets(each_text(batches, n_samples), **view.padding):
+    for x, y in buckets(each_text(batches, n_samples), tokens, **view.padding):
         for k in [k for k in known if k in x]:
             low, high = (o.item() for o in x[k].aminmax())
             if x[k].is_floating_point() or not 0 <= low <= high < known[k]:

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict, namedtuple
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 # %% ../../nbs/models/flow.ipynb #flow0012
 Flow = namedtuple('Flow', 'kind names bent by_neuron', defaults=((), False, False))
@@ -140,6 +140,20 @@ def trace(
     return flow
 
 # %% ../../nbs/models/flow.ipynb #flow0023
+def _of_kept_heads(module, args, kwargs):
+    "Take the part of the kept heads of inputs `(texts, heads, length, length)`."
+    if (kept := module.kept_heads) is None: return None
+    of_heads = lambda o: torch.is_tensor(o) and o.ndim == 4 and o.shape[1] > 1
+    return tree_map(lambda o: o.index_select(1, kept) if of_heads(o) else o, (args, kwargs))
+
+def keep_heads(
+    module:nn.Module, # That holds query, key and value, and gets inputs with one matrix a head
+    kept:torch.Tensor, # Numbers of the heads that are left, or None for all
+):
+    "Let an attention module use its own heads of inputs that are the same for all blocks."
+    if 'kept_heads' not in module._buffers: module.register_forward_pre_hook(_of_kept_heads, with_kwargs=True)
+    module.register_buffer('kept_heads', kept)
+
 def set_heads(
     module:nn.Module, # That holds query, key and value
     n:int, # Heads
@@ -154,14 +168,14 @@ def heads_by_trial(
     model:nn.Module, # From `outline`; changed
     layers:dict, # Name -> linear layer
     groups:list, # The layers of each attention by role
-): # [heads, features of each], or False where a block needs all of its heads
+)->tuple: # [heads, features of each], or False where a block needs all of its heads; and whether `keep_heads` is needed
     "Tell whether attention blocks can have fewer heads than others."
-    sizes = set()
+    sizes, cut = set(), []
     for i, g in enumerate(groups):
         q, k, v, o = (layers[n] for n in g.values())
         module, wide = model.get_submodule(g['query'].rpartition('.')[0]), q.out_features
         size = next((getattr(module, k) for k in ('attention_head_size', 'head_dim') if hasattr(module, k)), None)
-        if not size or {k.out_features, v.out_features, o.in_features} != {wide} or wide < 2*size: return False
+        if not size or {k.out_features, v.out_features, o.in_features} != {wide} or wide < 2*size: return False, False
         sizes.add((wide//size, size))
         if i % 2: continue
         for l in (q, k, v):
@@ -169,10 +183,13 @@ def heads_by_trial(
             if l.bias is not None: l.bias = _zeros(wide - size)
         o.weight = _zeros(o.out_features, wide - size)
         set_heads(module, wide//size - 1, size)
-    try: flow = trace(model, layers)
-    except Exception: return False # whatever breaks first
-    same = len(sizes) == 1 and flow.sizes == {size} and all(g in flow.groups for g in groups)
-    return same and [*sizes.pop()]
+        cut.append((module, torch.arange(wide//size - 1)))
+    for own in (False, True):
+        for m, kept in cut if own else (): keep_heads(m, kept)
+        try: flow = trace(model, layers)
+        except Exception: continue # whatever breaks first
+        if len(sizes) == 1 and flow.sizes == {size} and all(g in flow.groups for g in groups): return [*sizes.pop()], own
+    return False, False
 
 # %% ../../nbs/models/flow.ipynb #flow0030
 def is_linear(
@@ -201,7 +218,7 @@ def split_name(
     return block, tuple(int(p) for p in parts[:at] if p.isdigit()), '.'.join(parts[at:])
 
 # %% ../../nbs/models/flow.ipynb #flow0027
-Found = namedtuple('Found', 'block names uses batch_first heads neurons layers')
+Found = namedtuple('Found', 'block names uses batch_first heads own_inputs neurons layers')
 
 def roles_by_flow(
     cls:type, # Class of a transformers model
@@ -222,7 +239,9 @@ def roles_by_flow(
         best = {(split_name([*g.values()][-1], depth)[1], 'query' in g): g for g in groups} # the widest come last
         if len(neurons := {layers[g['ffn_out']].in_features for g in best.values() if 'ffn_out' in g}) > 1:
             best, neurons = {k: g for k, g in best.items() if 'query' in g}, set() # we could not widen it again
-        heads = heads_by_trial(model, layers, [g for g in best.values() if 'query' in g])
+        anew = outline(cls, config) # BigBird changes its modules when it runs
+        attentions = [g for g in best.values() if 'query' in g]
+        heads, own = heads_by_trial(anew, numbered_linears(anew), attentions)
     roles, names, uses = defaultdict(set), {}, {}
     for r, n in (o for g in best.values() for o in g.items()): roles[n].add(r)
     block, *others = sorted({split_name(n, depth)[0] for n in roles})
@@ -236,7 +255,7 @@ def roles_by_flow(
             role = next(iter(roles[n])) if len(roles[n]) == 1 else 'query_key_value' if len(roles[n]) == 3 else 'other'
             if names.setdefault(n[m.end():], role) != role and n in flow.reads: raise ValueError(f'{n} has two roles')
             if n in flow.reads: uses[tuple(map(int, m.groups()))] = flow.calls[n]//times[layers[n]]
-    return Found(rf'{block}\.', names, uses, flow.batch_first, heads, *(neurons or [None]), set(layers))
+    return Found(rf'{block}\.', names, uses, flow.batch_first, heads, own, *(neurons or [None]), set(layers))
 
 # %% ../../nbs/models/flow.ipynb #flow0029
 _found = {} # (class, settings) -> `Found`, or None

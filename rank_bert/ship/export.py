@@ -10,6 +10,7 @@ __all__ = ['GRAPHS', 'write_graph', 'export']
 # %% ../../nbs/ship/export.ipynb #de000003
 import copy, shutil, tempfile, warnings
 from collections import Counter, namedtuple
+from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
@@ -26,7 +27,6 @@ from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
 from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of,
     run_longest, write_manifest)
-from .vocabulary import keep_seen_words
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder
@@ -86,7 +86,9 @@ def _open_source(model, tokenizer, max_length):
         n = texts_per_row(folder)
     elif hasattr(model, 'dls'):
         model, own, length, n = model.model, model.dls.tokenizer, model.dls.max_length, len(model.dls.text_cols)
-    else: own, length = getattr(model, 'tokenizer', None), getattr(model, 'max_seq_length', None)
+    else:
+        own = next((o.tokenizer for o in (model, Encoder(model).base) if hasattr(o, 'tokenizer')), None)
+        length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
     act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
@@ -342,16 +344,14 @@ def export(
     if last >= (rows := enc.get_input_embeddings().num_embeddings):
         raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
                          f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
-    own = None if isinstance(dense, (str, Path)) or hasattr(dense, 'dls') else source.tokenizer
+    known = isinstance(dense, (str, Path)) or hasattr(dense, 'dls') or hasattr(dense, 'tokenizer')
+    own = None if known else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
     if config.max_changed and texts is None: raise ValueError('a guarantee needs texts set aside: pass them as texts')
     dense_model, more, best, record = source.model, {}, candidates[0], source.results or {}
+    kept = getattr(source.tokenizer, 'kept_words', None)
+    if words := asdict(kept) if kept else record.get('words'): more |= dict(words=words)
     promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
-    if form.vocabulary == 'seen':
-        if not texts:
-            raise ValueError("vocabulary='seen' drops words that do not occur in texts: pass all that you have")
-        small, tok = keep_seen_words(dense_model, source.tokenizer, prompted(dense_model, texts))
-        source, texts = source._replace(model=small, tokenizer=tok), list(texts)[:256]
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
@@ -379,7 +379,7 @@ def export(
         if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)
         elif promised:
             same = tokenizer is None and max_length in (None, record['settings'].get('max_length'))
-            if same and (best[1], form.vocabulary) == ('fp32', 'all'): more |= dict(guarantee=promised)
+            if same and best[1] == 'fp32': more |= dict(guarantee=promised)
             else: warnings.warn(f'the guarantee of {model} was not tested on this export ({" ".join(best)}), so it has '
                 f'none. This tests it: rank-bert-export {quote(str(model))} --to {best[0]} --precision {best[1]} '
                 f"--max-changed {promised['max_changed']:g} --texts FILE --out {quote(str(out))} --overwrite")

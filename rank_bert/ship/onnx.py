@@ -71,11 +71,11 @@ class TextGraph(nn.Module):
 
     def sample(self, bs, length):
         "Draw a batch of random tokens, each row padded by one more than the row before."
-        draw, at = torch.Generator().manual_seed(bs), torch.arange(length)
+        at = torch.arange(length)
         mask = (at < (length - torch.arange(bs)).clamp_min(1)[:, None]).long()
         if self.family.padding_side == 'left': mask = mask.flip(1)
-        ids = torch.randint(self.enc.get_input_embeddings().num_embeddings, (bs, length), generator=draw)
-        x = dict(input_ids=ids, attention_mask=mask, token_type_ids=(at >= length//2).long().repeat(bs, 1))
+        x = dict(input_ids=Encoder(self.enc).random_ids(bs, length, bs), attention_mask=mask,
+            token_type_ids=(at >= length//2).long().repeat(bs, 1))
         return {k: x[k] for k in self.inputs}
 
 # %% ../../nbs/ship/onnx.ipynb #dx000031
@@ -85,8 +85,14 @@ def trace(
     "Trace a model in PyTorch."
     x, dims = graph.sample(3, 11), dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     run = partial(torch.export.export, graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
-    try: return run()
-    except RuntimeError: return run(strict=True) # reads the code, and may leave open a size that running it fixes
+    try: program = run()
+    except RuntimeError: program = run(strict=True) # reads the code, and may leave open a size that running it fixes
+    aten, attention = torch.ops.aten, torch.ops.aten.scaled_dot_product_attention.default
+    for n in program.graph.find_nodes(op='call_function', target=aten.reshape.default):
+        if n.args[0].target is attention: # its parts lay out their result in another way, as for LayoutLMv3
+            with program.graph.inserting_before(n): n.update_arg(0, program.graph.call_function(aten.contiguous.default, n.args[:1]))
+            n.args[0].meta = dict(n.args[0].args[0].meta)
+    return program
 
 # %% ../../nbs/ship/onnx.ipynb #dx000011
 def to_onnx(

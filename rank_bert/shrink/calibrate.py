@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/calibrate.html.md"""
 __all__ = ['Calibration', 'calibrate']
 
 # %% ../../nbs/shrink/calibrate.ipynb #dd07a0c0
-import json
+import ctypes, json, sys
 from functools import partial
 from pathlib import Path
 import torch, torch.nn as nn
@@ -74,6 +74,15 @@ def needed(self:Calibration,
         raise ValueError(f"{what} needs {lacks} of {name}: calibrate(model, batches) collects them by default")
     return self[name]
 
+# %% ../../nbs/shrink/calibrate.ipynb #0calib4
+@patch
+def keep(self:Calibration,
+    *keys:str, # Statistics
+):
+    "Drop all other statistics, in place."
+    for s in self.values():
+        for k in [k for k, v in s.items() if torch.is_tensor(v) and k not in keys]: del s[k]
+
 # %% ../../nbs/shrink/calibrate.ipynb #f03f056f
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of texts at a time."
@@ -121,6 +130,11 @@ def add(self:_Collector, x, y):
         self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last, self.samples = None, self.samples + len(self.keep.mask)
 
+# %% ../../nbs/shrink/calibrate.ipynb #trim0002
+def release_memory():
+    "Give freed memory back to the system, where the allocator can."
+    if sys.platform == 'linux' and (trim := getattr(ctypes.CDLL(None), 'malloc_trim', None)): trim(0)
+
 # %% ../../nbs/shrink/calibrate.ipynb #02d4c583
 @torch.inference_mode(False)
 def calibrate(
@@ -148,15 +162,17 @@ def calibrate(
     bar = tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
         c = _Collector(model, want, fisher, seed)
-        for x, y in buckets_for(c.enc, batches, n_samples):
+        most = max(1, 45_000_000//sum(l.shape[0] for l in c.linears)) # what waits for gradients takes half a gigabyte
+        for x, y in buckets_for(c.enc, batches, n_samples, min(2048, most)):
             c.add(x, y)
             bar.update(len(x['input_ids']))
     if not c.samples: raise ValueError("no text to calibrate on: the batches are empty")
-    stats = {n: s.result(c.samples) for n, s in c.layers.items()}
+    rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
+    stats = {n: c.layers.pop(n).result(c.samples) for n in [*c.layers]} # the sums go as the results come
+    release_memory()
     for n, k, v in ((n, k, v) for n, s in stats.items() for k, v in s.items()):
         if not all_finite(v):
             raise ValueError(f"the {k} of {n} is NaN or infinite: does the model give NaN on this data?")
-    rows = {n: s.tokens for n, s in c.layers.items() if s.tokens != c.words.tokens}
     return Calibration(stats, c.samples, c.words.tokens, fisher, fingerprint(model), c.words.result(), rows)
 
 # %% ../../nbs/shrink/calibrate.ipynb #c7980067

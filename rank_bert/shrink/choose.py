@@ -16,6 +16,7 @@ from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
+from .calibrate import release_memory
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
 from .decompose import DECOMPOSITIONS
 from .decomposition import CompressionRecord, Decomposition, cost_for, smallest_plan
@@ -62,7 +63,7 @@ def _narrow(step, kinds, method, steps, price, fixed):
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
     if all(len(level.keep) == o.outer.shape[1] for o, level in picks): return step.model, stats, 0.
-    return *pruned(step.model, stats, picks), spent
+    return *pruned(step.model, stats, picks, step.job.once and not step.job.ready), spent
 
 def _decomposed(step, method):
     "Decompose the model of a step, once for all budgets."
@@ -95,11 +96,17 @@ def choose(
         d = _decomposed(step, method)
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
+            if job.once: # the rest is of the dense model, or has done its work
+                job.cache = {k: v for k, v in job.cache.items() if k == 'cost'}
+                stats.keep(*d.f.needs, d.f.mean)
             d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
         new = d.truncate(plan, warn=False)
+        if job.once and thin is not step.model: stats.keep('grad_second_moment') # for a refit
+        d = None # its factors
+        release_memory()
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
         new = thin if thin is not step.model else pruned(thin, stats, [])[0]

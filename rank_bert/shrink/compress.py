@@ -50,7 +50,7 @@ def compress(
     "Shrink an encoder by a recipe."
     config = CompressConfig(budget, **kwargs)
     if config.speedup: engine_of(config.speed_engine)
-    job = Job(as_written(model, cast=False), data, config, progress)
+    job = Job(as_written(model, cast=False), data, config, progress, once=config.limit not in SEARCHES)
     parts = parse(default_recipe(job, config) if recipe is None else recipe)
     wants = [p.statistics for p in parts if p.needs]
     job.statistics = None if None in wants else tuple(dict.fromkeys(k for w in wants for k in w))

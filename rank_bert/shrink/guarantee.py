@@ -14,8 +14,10 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
 from .bounds import check_enough, upper_bound
-from ..models.batches import are_texts, batches_from, check_data, choose_texts, each_text, split_batch
-from ..models.kinds import KINDS, predictions
+from rank_bert.models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
+    each_text, split_batch)
+from ..models.hooks import frozen
+from ..models.kinds import Encoder, KINDS, prediction_of
 from ..settings import option
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0039
@@ -114,15 +116,20 @@ def fixed_sequence(
 def outputs_on(
     model:nn.Module, # A transformers model, or a module that contains one
     batches, # Any iterable of `(x, y)` or `x`
+    like=None, # Batches of the same texts in other words, whose lengths decide the order; default: `batches`
 )->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Collect what a model predicts for all texts, in an order that depends on their lengths alone."
-    found = [(z[0].detach().cpu(), kind) for z, kind, _ in predictions([model], batches)]
+    def numbered(batches):
+        return [({k: v[None] for k, v in x.items()}, torch.tensor([i])) for i, (x, _) in enumerate(each_text(batches))]
+    with frozen(model): found = [(*prediction_of(model, x), i) for x, i in buckets_for(model, numbered(batches))]
     if not found: raise ValueError("there are no texts set aside: the batches are empty")
-    (z, kind), *_ = found
+    z, kind, _ = found[0]
     if z.ndim > 2: raise ValueError("a guarantee is about one answer a text, and this model gives one a token")
     if kind == 'single_label_classification' and z.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    return torch.cat([z for z, _ in found]), kind
+    z, at = torch.cat([z.detach().cpu() for z, *_ in found]), torch.cat([i for *_, i in found])
+    if like is not None: z = z[at.argsort()][torch.cat([i for _, i in buckets(each_text(numbered(like)))])]
+    return z, kind
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0062
 def guarantee(
@@ -132,6 +139,7 @@ def guarantee(
     max_changed:float=.01, # Share of the answers that may change, in (0, 1)
     confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
     tolerance:float=None, # Least change that counts, see `changed_answers`
+    texts_of=None, # Function of a candidate with another vocabulary: the same texts, or batches in its words
 )->Guarantee: # With the chosen model as `.model`
     "Find the smallest budget that changes at most a share of the answers."
     batches = list(batches_from(dense, texts))
@@ -145,8 +153,13 @@ def guarantee(
     if not changed(before.roll(1, 0)).any():
         warnings.warn(f"the dense model answers all of {len(different):,} different texts alike, and so would a model "
             "that ignores what it reads: set texts aside whose answers differ")
+    words = lambda m: getattr(Encoder(m).base.get_input_embeddings(), 'num_embeddings', None)
     def losses_of(model):
-        try: return changed(outputs_on(model, batches)[0])
+        own = batches
+        if words(model) != words(dense):
+            own = batches_from(model, texts_of(model) if texts_of else texts)
+            if own is texts: raise ValueError("a candidate has another vocabulary: pass texts, and not batches of tokens")
+        try: return changed(outputs_on(model, own, batches)[0])
         except FloatingPointError: return np.ones(len(changed(before))) # of an engine that overflows
     res = fixed_sequence(candidates, losses_of, max_changed, confidence)
     res.kind, res.tolerance = kind, tolerance

@@ -152,6 +152,6 @@ def prune_heads(
             mu = calibration.needed(name, 'prune_heads', best)[best].double().view(-1, a.size)
             bias = bias+torch.einsum('hos,hs->o', c.output[drop], mu[drop]).to(bias)
         keep = [h for h in range(len(c.query)) if h not in drop]
-        _write_heads(reshape_block(enc, a, len(keep), a.size), Circuits(*(w[keep] for w in c)), bias)
+        _write_heads(reshape_block(enc, a, len(keep), a.size, keep), Circuits(*(w[keep] for w in c)), bias)
     record_plan(enc)
     return new

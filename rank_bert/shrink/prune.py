@@ -68,8 +68,8 @@ def prunables(
             raise ValueError(f"a feed-forward part has a {type(odd[0]).__name__} where neurons need an nn.Linear: "
                 "prune neurons first and factorise afterwards, or begin with to_dense(model)")
         for f in parts:
-            inputs = neuron_inputs(f, calibration)[1:]
-            found.append(Prunable('neurons', f, f.inner, f.outer, partial(removals, f.outer.weight, *inputs, steps)))
+            levels = lambda f=f: removals(f.outer.weight, *neuron_inputs(f, calibration)[1:], steps)
+            found.append(Prunable('neurons', f, f.inner, f.outer, levels))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]
 
 # %% ../../nbs/shrink/prune.ipynb #0joint12
@@ -148,19 +148,21 @@ def pruned(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     calibration:Calibration, # Of the model
     picks:list, # Pairs of a `Prunable` and a `Level` of it
+    forget:bool=False, # Change `calibration` itself, and share weights with `model`, to save memory?
 )->tuple: # A copy with fewer neurons and heads, and its `Calibration`
     "Leave out neurons and heads."
     heads = {a.name: i for i, a in enumerate(Encoder(model).attentions)}
     picks = [(o, k) for o, k in picks if len(k.keep) < o.outer.shape[1]]
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
-    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model)
+    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()} if forget else None
+    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model, shared)
     of = {o.outer.name: k.keep for o, k in picks if o.kind == 'neurons'}
     enc = Encoder(new)
     for f in enc.feed_forwards:
         if f.outer.name in of: narrow(enc.base, f, of[f.outer.name], calibration)
     record_plan(enc.base)
-    stats = dict(calibration)
+    stats = calibration if forget else dict(calibration)
     for o, k in picks:
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
         stats[o.outer.name] = stats[o.outer.name].at(inputs=k.keep)

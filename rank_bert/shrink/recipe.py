@@ -25,7 +25,7 @@ from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
 from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
-from .decomposition import Decomposition, check_cost
+from .decomposition import Decomposition, check_cost, record_of
 from .prune import NEURON_STATISTICS
 from .guarantee import set_aside
 
@@ -41,10 +41,11 @@ class Job:
         lr:float=None, # Largest learning rate of parts that train; default: by where the weights come from
         load_or_make=None, # Gets the function that calibrates the dense model; may read what it made before
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
+        once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
         self.encoder = Encoder(copy.deepcopy(Encoder(model).model)) # a copy is not compiled, either
         self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
-        self.load_or_make, self.may_stop, self.began = load_or_make, may_stop, time.time()
+        self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside = data, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
@@ -65,6 +66,18 @@ class Job:
         ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
         seen = set(map(ids, self.aside)) # validation texts may be among the training rows
         return [o for o in texts if ids(o) not in seen]
+
+    def with_words(self,
+        model:nn.Module, # The dense model with another vocabulary, and its tokenizer; not copied
+    ):
+        "Go on with the dense model, the texts and the learner in other words."
+        new = copy.copy(self)
+        new.__dict__.pop('texts', None)
+        new.encoder, new.load_or_make, new.cache, new.results = Encoder(model), None, {}, {}
+        if self.learner:
+            new.data = new.learner = self.learner.with_model(model)
+            new.aside = self.aside and [split_batch(o)[0] for o in choose_texts(new.learner.dls.valid, None)]
+        return new
 
     def cached(self,
         kind:str, # What it is; we keep the latest of each kind
@@ -89,6 +102,7 @@ class Result:
     pruned:nn.Module = None # What was factorised then: that model, perhaps with fewer heads and neurons
     stats:Calibration = None # Of `pruned`, if that is another model
     exported:object = None # `Exported` folder of the last part
+    job:Job = None # In other words, where a part cut the vocabulary
 
 @dataclass
 class Step:
@@ -128,6 +142,7 @@ class Part:
     ranks:bool = False # Does it share ranks by the allocator?
     predicts:bool = False # Does it predict by how much the loss rises, in nats?
     after_choice:bool = False # Must it stand right behind parts that choose?
+    first:bool = False # Must it stand first?
     last:bool = False # Must it stand last?
     statistics:tuple = None # Of a calibration, all when None
     does:str = None # What it does, in a sentence
@@ -147,7 +162,8 @@ class Part:
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec014
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
-    'rank_bert.shrink.heal': 'heal', 'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
+    'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
+    'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 
 def part(
@@ -239,6 +255,8 @@ def parse(
         if parts and parts[-1].chooses and new.chooses: new = _joined(parts.pop(), new, recipe)
         if parts and parts[-1].last:
             raise ValueError(f"{parts[-1].name} must be the last part of {recipe!r:.80}: move {new.name} before it")
+        if new.first and parts:
+            raise ValueError(f"{new.name} must be the first part of {recipe!r:.80}: move it before {parts[-1].name}")
         if new.after_choice and not (parts and parts[-1].chooses):
             raise ValueError(f"{new.name} needs a part that chooses right before it in {recipe!r:.80}, as in "
                 f"'kfac+{new.name}'")
@@ -322,14 +340,15 @@ def run(
         shrunk, done = p.shrinks or any(k[1] for k in result.key), (*result.done, str(p))
         key = *result.key, (str(p), shrunk and own.budget, p.ranks and own.allocator)
         if key in old: job.cache_hits.append(p.name)
-        result = old[key] if key in old else replace(p.apply(Step(job, result, own)), done=done, key=key)
+        result = old[key] if key in old else replace(p.apply(Step(result.job or job, result, own)), done=done, key=key)
         if not p.last: job.results[key] = result
     new = result.model
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
-    if new is not job.dense and (done := getattr(new, 'compression', None)) is not None:
+    done = record_of(new) if result.job else getattr(new, 'compression', None)
+    if new is not job.dense and done is not None:
         new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds,
-            budget=config.budget or done.budget)
+            budget=config.budget or done.budget, words=result.job and result.job.encoder.tokenizer.kept_words)
     if result.exported: new.exported = result.exported
     return result
 

@@ -382,6 +382,6 @@ def refit(
         ds = divergences(dense, options.values(), held)
         best, found = choose_refit(ds[:-1]), ds.mean(1).tolist()
         kept = 'svd' if found[-1] < found[best] or math.isnan(found[best]) else list(options)[best]
-    new = copy.deepcopy(options[kept])
+    new = options[kept] if kept else copy.deepcopy(small)
     new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, angle)
     return new

@@ -38,10 +38,12 @@ def search(
 )->Result: # The `.compression` of its model has the `Guarantee` in it
     "Shrink a model to the smallest budget that keeps a guarantee."
     shrinks, job.may_stop = [i for i, p in enumerate(parts) if p.shrinks], False
-    at = lambda budget: replace(config, max_changed=None, budget=budget)
+    at, found = lambda budget: replace(config, max_changed=None, budget=budget), []
     def candidates():
-        whole, texts = run(job, parts[:shrinks[0]], at(1.)), job.texts[:500]
-        before, kind = outputs_on(job.dense, texts)
+        found.append(whole := run(job, parts[:shrinks[0]], at(1.)))
+        own = whole.job or job # in other words, if a part has cut the vocabulary
+        texts = own.texts[:500]
+        before, kind = outputs_on(own.dense, texts)
         def changed(budget):
             try: small = run(job, parts[:shrinks[-1] + 1], at(budget), whole).model
             except BudgetError: return 1.
@@ -55,7 +57,8 @@ def search(
             if getattr(small.model, 'compression', None) is None:
                 small.model.compression = replace(record_of(small.model), budget=b, recipe='+'.join(small.done))
             yield b, small.model
-    res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance)
+    res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance,
+        lambda model: found[0].job.aside)
     model, res.model = res.model, None
     model.compression = replace(model.compression, guarantee=res, seconds=job.seconds)
     return Result(model, exported=getattr(model, 'exported', None))

@@ -49,8 +49,7 @@ def run_in_torch(
 ): # Function without arguments
     "Prepare a run of an encoder in PyTorch on a batch of random tokens."
     enc = Encoder(copy.deepcopy(Encoder(model).base).eval())
-    words, gen = enc.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(0)
-    ids = torch.randint(words, (bs, length), generator=gen)
+    ids = enc.random_ids(bs, length)
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     return torch.inference_mode()(partial(enc, {k: v.to(enc.base.device) for k, v in x.items()}))
 

@@ -69,19 +69,27 @@ class Gram:
         device, # Where to sum
         block:int=128, # Features at a time
         light:float=0., # Part of the sum of squares to leave out, see `heavy`
-    ): self.sum, self.block, self.light = torch.zeros((n, n), dtype=torch.float64, device=device), block, light
+    ):
+        self.block, self.light, shapes = block, light, [(min(block, n - i), n - i) for i in range(0, n, block)]
+        sums = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.float64 if n < 2048 else torch.float32, device=device)
+        self.sums = [s.view(shape) for s, shape in zip(sums.split([*map(math.prod, shapes)]), shapes)]
 
     def add(self,
         x:torch.Tensor, # Rows (tokens, n)
     ):
         "Add some rows, on and above the diagonal."
         if self.light: x = heavy(x, self.light, 64)
-        for i in range(0, x.shape[1], self.block): self.sum[i:i + self.block, i:] += x[:, i:i + self.block].T@x[:, i:]
+        for i, s in zip(range(0, x.shape[1], self.block), self.sums):
+            a, b = x[:, i:i + self.block].T, x[:, i:]
+            if s.dtype == x.dtype: s.addmm_(a, b)
+            else: s += a@b
 
     def full(self):
-        "Complete the symmetric matrix."
-        whole, b = self.sum.clone(), self.block
-        for i in range(0, len(whole), b):
+        "Complete the symmetric matrix, in float64."
+        n, b = self.sums[0].shape[1], self.block
+        whole = self.sums[0].new_empty(n, n, dtype=torch.float64)
+        for i, s in zip(range(0, n, b), self.sums):
+            whole[i:i + b, i:] = s
             square = whole[i:i + b, i:i + b]
             square.copy_(square.triu() + square.triu(1).T)
             whole[i + b:, i:i + b] = whole[i:i + b, i + b:].T

@@ -19,7 +19,8 @@ from fastcore.imports import in_notebook
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..models.encoder import MORE_ROLES, ROLES, linears
+from ..models.encoder import linears
+from ..models.roles import MORE_ROLES, ROLES
 from ..models.kinds import Encoder
 from ..io import new_file
 from ..see.metrics import rank_metrics

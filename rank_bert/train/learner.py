@@ -133,7 +133,9 @@ class EncoderLearner(Learner):
     def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
         alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
-        if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')): name_labels(self.model, self.dls)
+        if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
+            name_labels(self.model, self.dls)
+            for o in self.model.modules(): vars(o).pop('lost_head', None)
         if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
             check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
@@ -278,6 +280,9 @@ def with_model(self:Learner,
 )->Learner: # With the same loss, metrics, optimizer and seed
     "Make a learner of another model."
     if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper): model = BertWrapper(model)
+    tok = getattr(Encoder(model).base, 'tokenizer', None) # of a vocabulary that was cut
+    if dls is None and tok is not None and tok.get_vocab() != self.dls.tokenizer.get_vocab():
+        dls = self.dls.with_tokenizer(tok)
     cbs = [copy.copy(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
     for c in cbs: c.__dict__.pop('learn', None)
     same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',

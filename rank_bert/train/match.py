@@ -66,6 +66,8 @@ def label_order(model, dls)->tuple: # Labels of the model; the places of those o
 
 def check_labels(model, dls):
     "Raise `ValueError` if a model was trained on other labels than those of data loaders."
+    if any(getattr(o, 'lost_head', False) for o in model.modules()):
+        raise ValueError('the model came with a head for another number of labels, and its new one is random: fit it')
     have, at = label_order(model, dls)
     if at != [*range(len(have))]:
         raise ValueError(f'the labels are {[*dls.vocab]} in the data and {have} in the model, which was not trained on '
