@@ -74,15 +74,6 @@ def needed(self:Calibration,
         raise ValueError(f"{what} needs {lacks} of {name}: calibrate(model, batches) collects them by default")
     return self[name]
 
-# %% ../../nbs/shrink/calibrate.ipynb #0calib4
-@patch
-def keep(self:Calibration,
-    *keys:str, # Statistics
-):
-    "Drop all other statistics, in place."
-    for s in self.values():
-        for k in [k for k, v in s.items() if torch.is_tensor(v) and k not in keys]: del s[k]
-
 # %% ../../nbs/shrink/calibrate.ipynb #f03f056f
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of texts at a time."

@@ -98,15 +98,15 @@ def choose(
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
             if job.once: # the rest is of the dense model, or has done its work
                 job.cache = {k: v for k, v in job.cache.items() if k == 'cost'}
-                stats.keep(*d.f.needs, d.f.mean)
+                for s in stats.values(): s.pop('covariance', None)
+                release_memory()
             d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
         new = d.truncate(plan, warn=False)
-        if job.once and thin is not step.model: stats.keep('grad_second_moment') # for a refit
-        d = None # its factors
-        release_memory()
+        if job.once and thin is not step.model:
+            for s in stats.values(): s.pop('weighted_covariance', None)
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
         new = thin if thin is not step.model else pruned(thin, stats, [])[0]
@@ -127,6 +127,7 @@ def fit(
     done, job = step.model.compression, step.job
     if not any(done.plan.values()) and result.pruned is before.model: return result
     stats = result.stats or replace(step, result=before).calibration()
+    release_memory() # of the factors
     new = refit_to(before.model, step.model, job.texts, stats, result.pruned, n_samples=None, progress=job.progress)
     new.compression = replace(done, refit=new.refit)
     return replace(result, model=new)

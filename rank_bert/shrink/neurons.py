@@ -27,7 +27,6 @@ def removals(
 ): # Pairs of a `Level` and the weight (m, kept) for it: all inputs first, then fewer and fewer
     "Remove inputs of a matrix level by level, and let the others make up for them."
     inverse, left = torch.cholesky_inverse(damped_root(inputs, 1e-4)), damped_root(grads, 1e-9)
-    del inputs # a tenth of a gigabyte
     w, keep, cost = to_float64(weight), torch.arange(len(inverse), device=inverse.device), 0.
     both = torch.cat([w, left.T@w]) # what is left of the matrix, and the same weighted by `grads`
     drop = math.ceil(len(keep)/check_count(steps, 'steps', most=len(keep)))
@@ -62,11 +61,11 @@ def removals(
 def neuron_inputs(
     f, # A `FeedForward` part
     calibration, # A `Calibration` of its model
-)->tuple: # Mean (n,) and covariance (n, n) of the neurons, second moment (m, m) of the gradient at the output; float64
+)->tuple: # Mean (n,) and covariance (n, n) of the neurons, second moment (m, m) of the gradient at the output
     "Look up the statistics that the price of neurons depends on."
     s = calibration.needed(f.outer.name, 'leaving out neurons', 'mean', 'covariance', 'grad_second_moment')
-    mean, c = s['mean'].double(), s['covariance'].double()
-    if f.outer.module.bias is None: mean, c = 0*mean, c + torch.outer(mean, mean)
+    mean, c = s['mean'].double(), s['covariance']
+    if f.outer.module.bias is None: mean, c = 0*mean, c.double() + torch.outer(mean, mean)
     return mean, c, s['grad_second_moment'].double()*s['tokens']/s['samples']
 
 # %% ../../nbs/shrink/neurons.ipynb #0neuro19
@@ -90,7 +89,7 @@ def narrow(
     outer = f.outer.module
     mean, c, _ = neuron_inputs(f, calibration)
     w = to_float64(outer.weight)
-    new_w = torch.cholesky_solve((w@c[:, keep]).T, damped_root(c[keep[:, None], keep], 1e-4)).T # the regression
+    new_w = torch.cholesky_solve((w@c[:, keep].double()).T, damped_root(c[keep[:, None], keep], 1e-4)).T # the regression
     new_out = resized(outer, len(keep), outer.out_features)
     new_out.weight.copy_(new_w)
     if outer.bias is not None: new_out.bias.copy_(outer.bias + w@mean - new_w@mean[keep])

@@ -157,15 +157,14 @@ def pruned(
         for o, k in picks if o.kind == 'heads'}
     shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()} if forget else None
     new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model, shared)
-    of = {o.outer.name: k.keep for o, k in picks if o.kind == 'neurons'}
-    enc = Encoder(new)
-    for f in enc.feed_forwards:
-        if f.outer.name in of: narrow(enc.base, f, of[f.outer.name], calibration)
-    record_plan(enc.base)
-    stats = calibration if forget else dict(calibration)
+    stats, enc = calibration if forget else dict(calibration), Encoder(new)
     for o, k in picks:
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
+    parts = {f.outer.name: f for f in enc.feed_forwards}
+    for o, k in picks:
+        if o.kind == 'neurons': narrow(enc.base, parts[o.outer.name], k.keep, calibration)
         stats[o.outer.name] = stats[o.outer.name].at(inputs=k.keep)
+    record_plan(enc.base)
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}
     return new, Calibration(stats, **about, prints=fingerprint(new))
 
