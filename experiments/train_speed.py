@@ -5,8 +5,11 @@
 All contenders train BERT-tiny on the same tokens with the same optimizer (fused AdamW, no gradient clipping, a constant
 rate for the Trainer and the loops), and take turns. Validation and set-up do not count. The Trainer uses its collator that
 pads to the longest, as its documentation shows it; `padded to 128` is what many tutorials do. `train_speed.csv` has five
-turns with 8,192 sentences of SST-2 on one thread, with BERT's own vocabulary of 30,522 words."""
-import inspect, math, tempfile, time, warnings
+turns with 8,192 sentences of SST-2 on one thread, with BERT's own vocabulary of 30,522 words. `train_words.csv` has three
+turns with 1,024 of them, on a machine with other work, and beside them a model cut to the words of its rows:
+
+    python experiments/train_speed.py --source FOLDER --tokenizer FOLDER --n-train 1024 --repeats 3 --only 'glue|Trainer'"""
+import inspect, math, re, tempfile, time, warnings
 from functools import partial
 import torch, torch.nn.functional as F
 from fastai.callback.core import Callback
@@ -76,6 +79,7 @@ def main(
     n_train:int=8192, # Sentences; a smaller data set is repeated
     bs:int=32, # Batch size
     repeats:int=5, # Turns
+    only:str='', # Regular expression for the names of contenders
     out:str=None, # File to write the table to as well
 ):
     "Measure how fast an epoch trains."
@@ -84,6 +88,7 @@ def main(
         'glue_learner, cut to its words': cut_epochs, 'Trainer, random': trainer_epochs,
         'Trainer, by length': partial(trainer_epochs, by_length=True),
         'bare loop, padded to 128': partial(bare_loop, width=128)}
+    contenders = {k: f for k, f in contenders.items() if re.search(only, k)}
     bare_loop(make(n_train=8*bs)) # warms up the threads and the allocator
     epochs = math.ceil(n_train/len(make(n_train=n_train).dls.train_ds))
     t = take_turns({k: lambda f=f: f(make(n_train=n_train), epochs) for k, f in contenders.items()}, repeats)

@@ -114,7 +114,7 @@ def multilingual(folder, n_words=250_002):
 
 def expected_bytes(model):
     "A byte for each weight of a matrix or a table, four for all others."
-    parts = parameter_parts(model)
+    parts = {k: v for k, v in parameter_parts(model).items() if k != 'head'} # a pooler that nobody reads
     small = [p for p in (*parts['linear'].values(), *parts['embeddings'].values()) if p.ndim > 1]
     return sum(p.numel() for p in small) + 4*sum(p.numel() for ps in parts.values() for p in ps.values()
         if not any(p is o for o in small))
