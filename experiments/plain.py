@@ -26,13 +26,14 @@ def main():
     args.add_argument('--csv')
     args = args.parse_args()
     torch.set_num_threads(1)
-    sst2, model = load_glue('sst2', args.data), open_model(args.folder).model
+    sst2, (model, tok, _) = load_glue('sst2', args.data), open_model(args.folder)
+    model.tokenizer = tok
     texts, rows, runs = sst2['train']['sentence'][:1024], {}, {}
     held, y = sst2['validation']['sentence'], np.array(sst2['validation']['label'])
     with tempfile.TemporaryDirectory() as d:
         def add(recipe, kept, m):
             out = Path(d)/f'{recipe}-{kept}'
-            export(m, folder=out, to='onnx', precision='fp32', max_length=64)
+            export(m, tok, out, to='onnx', precision='fp32', max_length=64)
             p = Predictor(out, threads=1)
             z = torch.as_tensor(p.outputs(held))
             far = KINDS[p.kind].divergence(rows['dense', 1.]['z'] if rows else z, z).mean().item()
