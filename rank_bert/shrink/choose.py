@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/choose.html.md"""
 __all__ = ['shapes_of']
 
 # %% ../../nbs/shrink/choose.ipynb #cho00003
-import time
+import copy, time
 from dataclasses import replace
 from functools import partial
 import numpy as np
@@ -51,7 +51,11 @@ def _narrow(step, kinds, method, steps, price, fixed):
     each = config.multiple_of, bool(method)
     def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
-        return parts, [pruning_choices(o, stats, price, *each) for o in parts]
+        choices = []
+        for o in parts:
+            choices.append(pruning_choices(o, stats, price, *each))
+            release_memory() # of large matrices that are cut smaller step by step
+        return parts, choices
     parts, choices = step.cached('prunables', (kinds, steps, str(fixed), config.cost, *each), prunables_of) # for all budgets
     rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
     if method:
@@ -109,7 +113,7 @@ def choose(
             for s in stats.values(): s.pop('weighted_covariance', None)
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
-        new = thin if thin is not step.model else pruned(thin, stats, [])[0]
+        new = copy.deepcopy(thin) # which shares weights with the dense model
         new.compression = CompressionRecord(plan, encoder_params(new))
     done, left = new.compression, dense_size(thin)/dense_size(job.dense)
     enc = Encoder(new)

@@ -17,7 +17,7 @@ from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import batches_from, choose_texts, split_batch, warn_few
-from ..models.hooks import as_written
+from ..models.hooks import as_written, with_own_modules
 from ..models.kinds import Encoder, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
@@ -43,7 +43,7 @@ class Job:
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
         once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
-        self.encoder = Encoder(copy.deepcopy(Encoder(model).model)) # a copy is not compiled, either
+        self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
         self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
