@@ -29,11 +29,10 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, KINDS, check_whole, prediction_of
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
-from ..models.kinds import KINDS, check_whole, prediction_of
 from ..models.hooks import frozen, set_attr
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call

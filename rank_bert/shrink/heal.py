@@ -16,10 +16,9 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
 from ..models.encoder import open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, KINDS, loss_increase, prediction_of
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import KINDS, loss_increase, prediction_of
 from ..models.batches import batches_from, buckets, each_text
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
