@@ -16,7 +16,7 @@ from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
-from .calibrate import release_memory
+from .calibrate import freeing, release_memory
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
 from .decompose import DECOMPOSITIONS
 from .decomposition import CompressionRecord, Decomposition, cost_for, smallest_plan
@@ -51,18 +51,15 @@ def _narrow(step, kinds, method, steps, price, fixed):
     each = config.multiple_of, bool(method)
     def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
-        choices = []
-        for o in parts:
-            choices.append(pruning_choices(o, stats, price, *each))
-            release_memory() # of large matrices that are cut smaller step by step
-        return parts, choices
+        return parts, [pruning_choices(o, stats, price, *each) for o in freeing(parts)]
     parts, choices = step.cached('prunables', (kinds, steps, str(fixed), config.cost, *each), prunables_of) # for all budgets
-    rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
+    rest = set(shapes) - {l.name for o in parts for l in (*o.inner, o.outer)}
+    rest = [n for n in shapes if n in rest]
     if method:
         spectra = _decomposed(step, method).spectra
         others = [layer_choices(spectra[n], *shapes[n], price, config.multiple_of, (fixed[n],) if n in fixed else (), n)
-            for n in shapes if n in rest]
-    else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in shapes if n in rest]
+            for n in freeing(rest)]
+    else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
     picks = _within(choices + others, config, _total(price, shapes_of(step.job.dense).values()), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
