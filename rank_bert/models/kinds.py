@@ -13,7 +13,7 @@ from fastcore.basics import patch
 from torch import nn
 from .answers import KINDS, head_kind
 from .batches import buckets_for
-from .embedder import embed
+from .embedder import SENTENCE_KINDS, embed
 from .encoder import Encoder
 from .hooks import frozen
 
@@ -24,9 +24,15 @@ _NOT_COMPARED = dict(ForMultipleChoice='chooses among texts', ForQuestionAnsweri
 def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts or points at a span
     "Tell what the model answers."
     name, config = type(self.base).__name__, self.base.config
-    if self.st is not None or self.base.base_model is self.base: return 'embedding'
+    if self.st is not None: return next(k for c in type(self.st).__mro__ if (k := SENTENCE_KINDS.get(c.__name__)))
+    if self.base.base_model is self.base: return 'embedding'
     if any(o in name for o in _NOT_COMPARED): return None
     return head_kind(config.problem_type if 'SequenceClassification' in name else None, config.num_labels)
+
+@patch(as_prop=True)
+def embeds(self:Encoder)->bool: # Are answers compared by their angle?
+    "Tell a sentence encoder of any kind from models with a head."
+    return (kind := self.kind) is not None and KINDS[kind].angle
 
 def check_head(
     model:nn.Module, # A transformers model, or a module that contains one
@@ -47,7 +53,7 @@ def prediction_of(
 )->tuple: # (batch, classes or size), (batch, length, classes) for a head on tokens; and its kind, as in `KINDS`
     "Run a model, and find its prediction."
     enc = Encoder(model)
-    if enc.kind == 'embedding': return embed(model, x), 'embedding'
+    if enc.embeds: return embed(model, x), enc.kind
     base = check_head(model)
     if (z := enc(x).get('logits')) is None:
         raise ValueError(f"{type(base).__name__} gives no logits to compare: {_encoder_alone(base)}")
@@ -59,7 +65,7 @@ def check_whole(model:nn.Module)->nn.Module: # The transformers model or `Senten
     enc, name = Encoder(model), type(model).__name__
     whole = enc.base if enc.st is None else enc.st
     own = type(model).__module__.split('.')[0] not in ('torch', 'transformers', 'peft', 'rank_bert')
-    pools = own and model is not whole and enc.kind == 'embedding'
+    pools = own and model is not whole and enc.embeds
     if not pools and not {*model.parameters()} - {*whole.parameters()}: return whole
     raise ValueError(f'{name} does more than its {type(whole).__name__}: pass that, or a PreTrainedModel with logits')
 

@@ -59,7 +59,7 @@ class Job:
         "Read the data and choose texts, when a part first asks for them."
         if self.data is None or self.ready: return None
         batches = batches_from(self.dense, self.data.dls.train.new() if self.learner else self.data)
-        how = 'random' if self.encoder.kind == 'embedding' else 'longest'
+        how = 'random' if self.encoder.embeds else 'longest'
         texts = choose_texts(batches, self.config.n_samples, how, seed=self.config.seed)
         warn_few(self.dense, texts)
         if not (self.learner and self.aside): return texts

@@ -333,7 +333,7 @@ def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge,
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
-        if Encoder(new).st is None: return new, None
+        if Encoder(new).st is None or Encoder(new).kind != 'embedding': return new, None
         return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit41
@@ -359,7 +359,7 @@ def refit(
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
     for m in (dense, before, small): (check_head if holdout else Encoder)(m)
-    angle = Encoder(dense).kind == 'embedding'
+    angle = Encoder(dense).embeds
     _check_models(dense, before, small)
     fit, held = hold_out(batches_from(dense, batches), n_samples, holdout)
     if calibration is None:
@@ -374,7 +374,7 @@ def refit(
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
             plain, old = (head_layers(Encoder(options[k]).base) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
-        if head and Encoder(small).st is not None:
+        if head and known is not None:
             options['layers and map'] = aligned(dense, new, fit, held or fit, known=known)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)

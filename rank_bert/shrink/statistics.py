@@ -142,9 +142,9 @@ def cotangent(
     "Run a model, and find what to pull back through it."
     z, kind = prediction_of(model, x)
     row = KINDS[kind]
-    if kind == 'embedding': z = nn.functional.normalize(z.float(), dim=-1)
+    if row.angle: z = row.unit(z)
     if fisher == 'true': v = row.draw(z.detach(), gen)
-    elif kind == 'embedding' or z.ndim > 2:
+    elif row.angle or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
     elif y is None:
