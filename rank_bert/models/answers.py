@@ -14,7 +14,8 @@ import numpy as np
 # %% ../../nbs/models/answers.ipynb #an5w0007
 class Kind:
     "What models of one kind answer: a row of `KINDS`."
-    labelled, method, outputs, angle, exported, fill = True, 'predict', ['logits'], False, True, 0.
+    labelled, method, outputs, metrics = True, 'predict', ['logits'], []
+    angle, tokens, exported, fill = False, False, True, 0.
     torch = property(lambda self: import_module('torch')) # only where there are tensors: the runtime is without
     F = property(lambda self: self.torch.nn.functional)
     def changed(self, a, b, tolerance=None):
@@ -103,9 +104,54 @@ class MultiVectorEmbedding(Embedding):
         if tolerance is None: return super().changed(a, b)
         return ~(self.divergence(a, b) <= tolerance)
 
+# %% ../../nbs/models/answers.ipynb #an5w0042
+class Tags(SingleLabel):
+    "One of several classes for every word of a text."
+    name, answers, method, metrics, tokens = 'token_classification', "texts' tags", 'tag', ['precision', 'recall', 'f1'], True
+    def divergence(self, a, b): return super().divergence(a, b).sum(-1)
+
+class MaskedWords(Tags):
+    "A word of the vocabulary for every token."
+    name, answers, metrics, exported = 'fill_mask', "texts' words", [], False
+
+class Spans(MaskedWords):
+    "A first and a last token."
+    name, answers, fill = 'question_answering', 'spans', -1e4 # what padding has after a softmax over tokens: nothing
+    def decide(self, p, least=.5): return p.argmax(-2)
+    def divergence(self, a, b): return super().divergence(a.mT, b.mT)
+    def draw(self, z, gen): return super().draw(z.mT, gen).mT
+
+def word_starts(
+    e, # `tokenizers.Encoding` of a text, or of a list of words
+    text, # That text
+    prefix:str=None, # What the tokenizer puts before further pieces of a word, such as '##'
+)->np.ndarray: # 1 for the first piece of a word, else 0
+    "Find the tokens that carry a label."
+    ids, at = [None, *e.word_ids], e.offsets
+    first = lambda i: ids[i] != ids[i + 1] if prefix or not isinstance(text, str) else ' ' in text[max(0, at[i][0] - 1):
+        at[i][0] + 1] or at[i][0] == 0
+    return np.array([not o and ids[i + 1] is not None and first(i) for i, o in enumerate(e.special_tokens_mask)], int)
+
+# %% ../../nbs/models/answers.ipynb #an5w0052
+class Ranking(Regression):
+    "The order of a query's candidates."
+    name, answers, metrics, fill = 'ranking', 'first candidates', ['ndcg@10', 'mrr@10'], -2.**100
+    def divergence(self, a, b):
+        n = (there := a > self.fill).sum(-1, True)
+        d = self.torch.where(there, b - a, 0)
+        d = self.torch.where(there & (n > 1), d - d.sum(-1, True)/n, d)
+        return d.square().sum(-1)/n[:, 0]/2
+    def changed(self, a, b, tolerance=None):
+        if tolerance is not None: return super().changed(a, b, tolerance)
+        if a.shape[-1] < 2:
+            raise ValueError("no query has two candidates, so none comes first: pass pairs of a query and a candidate, "
+                "several of each query, or a tolerance, in units of the score")
+        best = b.nan_to_num(-self.torch.inf).argmax(-1, keepdim=True)
+        return (a.amax(-1) > a.gather(1, best)[:, 0] + 1e-6) | ~b.isfinite().all(-1) # equally good is the same answer
+
 # %% ../../nbs/models/answers.ipynb #an5w0021
 KINDS = {o.name: o for o in (SingleLabel(), MultiLabel(), Regression(), Embedding(), SparseEmbedding(),
-    MultiVectorEmbedding())}
+    MultiVectorEmbedding(), Tags(), MaskedWords(), Spans(), Ranking())}
 
 def head_kind(
     problem_type:str, # Of the config; None if it does not say

@@ -10,6 +10,7 @@ __all__ = ['sentence_encoder']
 # %% ../../nbs/models/embedder.ipynb #1277e012
 import torch, torch.nn as nn
 from fastcore.basics import patch
+from .answers import KINDS, head_kind
 from .encoder import Encoder
 from .hooks import set_attr
 
@@ -113,6 +114,28 @@ def embed(
     out = embedding_features(model, x)
     if 'sentence_embedding' in out: return out['sentence_embedding']
     return out['token_embeddings'].masked_fill(out['attention_mask'][..., None] == 0, 0.)
+
+# %% ../../nbs/models/embedder.ipynb #k1nd0002
+NOT_COMPARED = dict(ForMultipleChoice='chooses among texts', ForPreTraining='is for pretraining')
+_HEADS = dict(TokenClassification='token_classification', QuestionAnswering='question_answering', MaskedLM='fill_mask',
+    LMHead='fill_mask', CausalLM='fill_mask') # part of a class's name -> key of `KINDS`; others are for whole texts
+
+@patch(as_prop=True)
+def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts
+    "Tell what the model answers."
+    name, config = type(self.base).__name__, self.base.config
+    if self.st is not None: return next(k for c in type(self.st).__mro__ if (k := SENTENCE_KINDS.get(c.__name__)))
+    if self.base.base_model is self.base: return 'embedding'
+    if any(o in name for o in NOT_COMPARED): return None
+    if head := next((v for k, v in _HEADS.items() if k in name), None): return head
+    scores = sentence_class_of(self.model) == 'CrossEncoder' or hasattr(config, 'sentence_transformers') # older folders
+    if scores and config.num_labels == 1: return 'ranking'
+    return head_kind(config.problem_type if 'SequenceClassification' in name else None, config.num_labels)
+
+@patch(as_prop=True)
+def embeds(self:Encoder)->bool: # Are answers compared by their angle?
+    "Tell a sentence encoder of any kind from models with a head."
+    return (kind := self.kind) is not None and KINDS[kind].angle
 
 # %% ../../nbs/models/embedder.ipynb #e9cb6a3a
 def pooling_of(

@@ -199,7 +199,7 @@ def open_model(
     name:str|Path, # Folder of a saved model, or name on the hub
     tokenizer=None, # Another tokenizer, or its name or folder; default: that of the model. False if you need none
     pooled:bool=False, # Give an encoder of transformers the mean pooling of a `SentenceTransformer`?
-)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers; None for spans, choices
+)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers ...; None for choices
     "Open a saved model in the library that saved it; raise `OSError` or `ValueError` if that is none that we know."
     if is_model_folder(name):
         model, origin = _load(str(expanded(name)), pooled, local_files_only=True), f'folder: {name}'

@@ -19,8 +19,8 @@ from ..models.encoder import open_linears
 from ..models.kinds import Encoder
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import KINDS, loss_increase, prediction_of
-from ..models.batches import batches_from, buckets, each_text
+from ..models.kinds import KINDS, by_group, loss_increase, prediction_of
+from ..models.batches import batches_from, buckets, each_text, group_numbers
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -90,6 +90,7 @@ def loss(self:Healing, rows):
     wanted, hidden = zip(*map(self.targets(rows).get, y))
     z, want, mask = z.float(), torch.cat(wanted), x['attention_mask'].bool()
     if z.ndim > 2: want = z.detach().masked_scatter(mask[..., None], want)
+    if kind == 'ranking' and 'group' in x: want, z = (by_group(o, x['group']) for o in (want, z))
     loss = KINDS[kind].divergence(want, z).mean()
     if z.ndim > 2 and not KINDS[kind].angle: loss = loss*len(mask)/mask.sum() # a token
     if not self.tokens: return loss
@@ -101,11 +102,12 @@ def loss(self:Healing, rows):
 @patch
 def batches(self:Healing):
     "Yield the numbers of texts of similar length, epoch after epoch."
-    sizes = torch.tensor([len(x['attention_mask']) for x, _ in self.rows])
+    sizes, of = torch.tensor([len(x['attention_mask']) for x, _ in self.rows]), torch.tensor(group_numbers(self.rows))
     for epoch in count():
         gen = torch.Generator().manual_seed(1000*self.seed + epoch)
-        order = torch.randperm(len(sizes), generator=gen)
-        found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
+        order = torch.randperm(int(of.max()) + 1, generator=gen)
+        if len(order) < len(of): found = order[of].argsort(stable=True).split(self.bs) # the candidates of a query together
+        else: found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
         for i in torch.randperm(len(found), generator=gen): yield found[i].tolist()
 
 # %% ../../nbs/shrink/heal.ipynb #dc0488d2
@@ -191,8 +193,10 @@ def heal(
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
     rows = list(each_text(batches_from(small, texts)))
     if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).tolist()
-    n = min(holdout, len(rows)//4)
+    of = torch.tensor(group_numbers(rows))
+    order = torch.randperm(int(of.max()) + 1, generator=torch.Generator().manual_seed(seed))
+    if len(order) < len(of): order = order[of].argsort(stable=True) # the candidates of a query together
+    order, n = order.tolist(), min(holdout, len(rows)//4)
     held = [{k: v[None] for k, v in rows[i][0].items()} for i in order[:n]]
     healing = Healing(dense, small, [rows[i] for i in order[n:]], lr, bs, seed, tokens)
     before = loss_increase(dense, small, held)

@@ -18,7 +18,7 @@ from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import batches_from, choose_texts, split_batch, warn_few
 from ..models.hooks import as_written
-from ..models.kinds import Encoder, check_whole
+from ..models.kinds import Encoder, check_head, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -48,7 +48,8 @@ class Job:
         self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside = data, None
-        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
+        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
+            grouped=self.encoder.kind == 'ranking')
         self.cache, self.results, self.cache_hits = {}, {}, []
 
     dense = property(lambda self: self.encoder.model)
@@ -59,7 +60,7 @@ class Job:
         "Read the data and choose texts, when a part first asks for them."
         if self.data is None or self.ready: return None
         batches = batches_from(self.dense, self.data.dls.train.new() if self.learner else self.data)
-        how = 'random' if self.encoder.embeds else 'longest'
+        how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
         texts = choose_texts(batches, self.config.n_samples, how, seed=self.config.seed)
         warn_few(self.dense, texts)
         if not (self.learner and self.aside): return texts
@@ -312,6 +313,7 @@ def check(self:Job,
     "Raise an error for what can be refused before anything is read, and take over what was computed before."
     data = self.data
     if config.max_changed or parts[-1].last: check_whole(self.dense)
+    if config.speedup: check_head(self.dense)
     if isinstance(data, Decomposition):
         data.check(self.dense, (parts[0].chooses or [parts[0].name])[-1])
         self.cache['decomposition'], data = (((), data.method), data), data.calibration

@@ -20,7 +20,7 @@ from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
 from ..models.kinds import KINDS, check_head, predictions
-from ..models.batches import TextTokens, batches_from, buckets_for, each_text, warn_few
+from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
 from .blocks import BlockCall, StopForward, blocks_of, skipping
@@ -262,10 +262,12 @@ def hold_out(
     holdout:float, # Fraction to judge by
 )->tuple: # Batches of one text to fit on, and those to judge by
     "Split texts into two parts."
-    rows = [{k: v[None] for k, v in x.items()} for x, _ in each_text(batches, n_samples)]
-    every = round(1/holdout) if holdout else len(rows) + 1
-    held = rows[every - 1::every] or (rows[-1:] if holdout else [])
-    fit = [r for i, r in enumerate(rows) if (i + 1) % every] if len(rows) >= every else rows[:len(rows) - len(held)]
+    texts = [*each_text(batches, n_samples)]
+    rows, of = [{k: v[None] for k, v in x.items()} for x, _ in texts], group_numbers(texts)
+    n = max(of, default=-1) + 1
+    every = round(1/holdout) if holdout else n + 1
+    out = {*range(every - 1, n, every)} or ({n - 1} if holdout else set())
+    fit, held = ([r for r, k in zip(rows, of) if (k in out) == which] for which in (False, True))
     if not fit:
         raise ValueError(f"refit needs texts to fit on and to hold out, got {len(rows)} in all: pass more batches, "
             "or a recipe without refit")
@@ -280,8 +282,7 @@ def divergences(
     "Measure how far the predictions of several models are from the dense one's."
     found = []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
-        ds = torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others])
-        found.append((ds*mask).sum(-1) if ds.ndim > 2 else ds)
+        found.append(torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others]))
     return torch.cat(found, 1)
 
 def choose_refit(

@@ -156,7 +156,7 @@ def cotangent(
             raise ValueError(f"fisher='empirical' needs labels, {f'0 to {n - 1}' if classes else 'all finite'}, "
                 f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
         v = row.gradient(z.detach(), y.to(z.device))
-    return z, v*x['attention_mask'][..., None].to(v) if z.ndim > 2 else v
+    return z, v
 
 # %% ../../nbs/shrink/statistics.ipynb #cfc7ed1d
 class LayerStatistics:
