@@ -123,7 +123,7 @@ def batches_of_texts(
                 'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
             prefix = getattr(tok.backend_tokenizer.model, 'continuing_subword_prefix', None)
             x['label_mask'] = torch.tensor(np.array([word_starts(*o, prefix) for o in zip(x.encodings, some)]))
-        if kind == 'ranking' and isinstance(some[0], list):
+        if kind == 'ranking' and not isinstance(some[0], str):
             x['group'] = torch.tensor([queries.setdefault(o[0], len(queries)) for o in some])
         batches.append(dict(x))
     return batches
