@@ -1,4 +1,4 @@
-"""What models answer, and all that depends on the kind of the answer: classes, labels, numbers, embeddings, tags, spans, an order.
+"""What models answer, and all that depends on the kind of the answer: classes, labels, tags, numbers, orders, embeddings.
 
 Docs: https://rank-bert.github.io/rank_bert/models/answers.html.md"""
 
@@ -107,12 +107,12 @@ class MultiVectorEmbedding(Embedding):
 # %% ../../nbs/models/answers.ipynb #an5w0042
 class Tags(SingleLabel):
     "One of several classes for every word of a text."
-    name, answers, method, metrics, tokens = 'token_classification', "texts' tags", 'tag', ['precision', 'recall', 'f1'], True
+    name, answers, method, tokens = 'token_classification', "texts' tags", 'tag', True
     def divergence(self, a, b): return super().divergence(a, b).sum(-1)
 
 class MaskedWords(Tags):
     "A word of the vocabulary for every token."
-    name, answers, metrics, exported = 'fill_mask', "texts' words", [], False
+    name, answers, exported = 'fill_mask', "texts' words", False
 
 class Spans(MaskedWords):
     "A first and a last token."
@@ -135,7 +135,7 @@ def word_starts(
 # %% ../../nbs/models/answers.ipynb #an5w0052
 class Ranking(Regression):
     "The order of a query's candidates."
-    name, answers, metrics, fill = 'ranking', 'first candidates', ['ndcg@10', 'mrr@10'], -2.**100
+    name, answers, fill = 'ranking', 'first candidates', -2.**100
     def divergence(self, a, b):
         n = (there := a > self.fill).sum(-1, True)
         d = self.torch.where(there, b - a, 0)
