@@ -228,7 +228,7 @@ def truncate(self:Decomposition,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     new.compression = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start, angle=Encoder(self.model).kind == 'embedding')
+        seconds=time.time() - start, angle=Encoder(self.model).embeds)
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

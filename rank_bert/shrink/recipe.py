@@ -19,7 +19,7 @@ from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
 from ..models.batches import are_texts, batches_from, check_data, choose_texts, split_batch, warn_few
 from ..models.hooks import as_written, with_own_modules
-from ..models.kinds import Encoder, check_whole
+from ..models.kinds import Encoder, check_head, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -50,7 +50,8 @@ class Job:
         if is_search_folder(data): data = search_texts(read_search(data))
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cut = data, None, 0
-        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed)
+        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
+            grouped=self.encoder.kind == 'ranking')
         self.cache, self.results, self.cache_hits = {}, {}, []
 
     dense = property(lambda self: self.encoder.model)
@@ -61,8 +62,8 @@ class Job:
         "Read the data and choose texts, when a part first asks for them."
         if self.data is None or self.ready: return None
         data, n, seed = self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
-        how = 'random' if self.encoder.kind == 'embedding' else 'longest'
-        if how == 'random' and are_texts(data := check_data(data)) and isinstance(data[0], str):
+        how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
+        if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
             drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
             data = pieces(drawn, seed)
@@ -319,6 +320,7 @@ def check(self:Job,
     "Raise an error for what can be refused before anything is read, and take over what was computed before."
     data = self.data
     if config.max_changed or parts[-1].last: check_whole(self.dense)
+    if config.speedup: check_head(self.dense)
     if isinstance(data, Decomposition):
         data.check(self.dense, (parts[0].chooses or [parts[0].name])[-1])
         self.cache['decomposition'], data = (((), data.method), data), data.calibration
