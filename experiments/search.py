@@ -1,6 +1,6 @@
 """What all-MiniLM-L6-v2 still finds on Cranfield when it is compressed with texts of the domain, and no judgement.
 
-    python experiments/search.py ../shared/data/cranfield --out experiments/search.csv
+    python experiments/search.py ../shared/data/cranfield experiments/search.csv
 
 `ndcg` is nDCG@10 with a new index, `old` with the documents of the dense model and only the queries small, each beside the
 95 % interval of its change; `keeps` are ten neighbours of the queries, with each index. `encodings` is the processor time
