@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from .export import recorded, texts_to_compare
+from .export import head_of, recorded, texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..io import expanded
@@ -30,6 +30,7 @@ def open_for_recipe(
     raw:bool=False, # Does it look at texts before they are tokenised?
 ): # Model, tokenizer, what to learn from (a learner, batches of texts, or None), and the record of the rows
     "Load a model with what a recipe learns from."
+    if rows.data and head_of(folder) == 'token_classification': rows = replace(rows, texts=rows.data, data=None) # no tags
     named = rows.task or rows.data
     chosen = rows_of(rows, folder, seed) if named or needed and not rows.texts else {}
     if needed and not (chosen or rows.texts):
@@ -37,7 +38,7 @@ def open_for_recipe(
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
             f'labels, or {option("recipe")} svd, which needs no data and loses more')
     from rank_bert.models.opener import get_tokenizer, open_model
-    longest = longest_input(rows, folder)
+    longest, head = longest_input(rows, folder), head_of(folder)
     if not chosen:
         texts = texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
         model, tok, _ = open_model(folder, rows.tokenizer)
@@ -45,7 +46,7 @@ def open_for_recipe(
         if sentence_class(folder): # tokenises texts itself
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
-        if texts and raw:
+        if texts and (raw or head): # a tagger marks words, a reranker queries
             model.tokenizer, tok.model_max_length = tok, longest
             return model.float(), tok, texts, dict(max_length=longest)
         from rank_bert.data.tokens import token_batches # imports torch

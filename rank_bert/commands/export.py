@@ -14,7 +14,7 @@ from shlex import quote
 
 from ..data.facts import GLUE_TASKS
 from .rows import recorded_rows, validation_items
-from ..models.folder import model_config, saved_settings, texts_per_row
+from ..models.folder import model_config, saved_settings, sentence_class, texts_per_row
 from .shell import command, out_folder, predict_line, say, say_next, text_items
 from ..io import expanded, json_object
 from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows, text_as
@@ -37,6 +37,21 @@ def guarantee_of(folder:str|Path): # `Guarantee`, or None
     from rank_bert.shrink.guarantee import Guarantee
     return Guarantee(**found)
 
+# %% ../../nbs/commands/export.ipynb #h3adof02
+TAGGED = '.conll', '.bio', '.iob', '.jsonl', '.json', '.parquet' # files with a tag for each word
+
+def head_of(
+    folder:str|Path, # Folder of a saved or an exported model
+)->str: # 'token_classification', 'ranking', or None for any other
+    "Tell a tagger and a reranker from other models, without loading them."
+    if (f := expanded(folder)/'deploy.json').is_file(): kind = json_object(f).get('kind')
+    else:
+        config = model_config(folder)
+        tags = 'TokenClassification' in str(config.get('architectures'))
+        scores = sentence_class(folder) == 'CrossEncoder' or 'sentence_transformers' in config
+        kind = 'token_classification' if tags else 'ranking'*(scores and len(config.get('id2label', '12')) == 1)
+    return kind if kind in ('token_classification', 'ranking') else None
+
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     folder:str|Path, # Folder of a saved model
@@ -45,7 +60,9 @@ def texts_to_compare(
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     if file:
-        from rank_bert.data.tables import read_lines
+        from rank_bert.data.tables import read_lines, read_tags
+        if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':
+            return [' '.join(o) for o in read_tags(file)[0][:n]]
         return list(text_items(read_lines(file)[:n], texts_per_row(folder)))
     rows = recorded_rows(folder)
     return next(iter(validation_items(rows).values()))[0][:n] if rows else None

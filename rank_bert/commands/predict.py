@@ -17,7 +17,7 @@ from fastcore.basics import chunked, listify
 
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
-from .export import dense_of, evaluate_exported, is_exported, guarantee_of, recorded
+from .export import dense_of, evaluate_exported, is_exported, guarantee_of, head_of, recorded
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, texts_per_row
 from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
@@ -28,6 +28,7 @@ def check_again(
     folder:str, # Folder of a model
     dense:str, # Folder of the dense model, or None for what it was compressed from
     rows:dict, # From `rows_of`
+    texts:list=None, # Texts instead of those of the rows
 )->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
     "Say whether the guarantee of a model holds on the texts of some rows."
     if (guarantee := guarantee_of(folder)) is None: return {}
@@ -38,11 +39,33 @@ def check_again(
         return {}
     from rank_bert.ship.export import outputs_of
     from rank_bert.shrink.guarantee import changed_answers, still_holds
-    texts = [o for part, _ in validation_items(rows).values() for o in part]
+    texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
     (before, kind), (after, _) = (outputs_of(str(expanded(o)), texts) for o in (dense, folder))
     found = still_holds(guarantee, changed_answers(before, after, kind, guarantee.tolerance))
     say(str(found))
     return dict(guarantee=found.verdict)
+
+def evaluate_head(
+    folder:str, # Folder of a saved or an exported tagger or reranker
+    rows:Rows, # With `data`: words and tags; or queries, candidates and grades
+    bs:int, # Batch size
+    dense:str=None, # Folder of a reranker to compare the order with
+)->dict: # Scores, and the texts; None where the rows are no queries with candidates
+    "Score the entities that a tagger finds, or the order of a reranker's candidates."
+    from rank_bert.ship.export import in_pytorch
+    from rank_bert.ship.runtime import Predictor
+    from rank_bert.train.scores import entity_scores, ranking_scores
+    from rank_bert.data.tables import read_tags
+    if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
+    opened = lambda o: Predictor(o) if is_exported(o) else in_pytorch(o, rows.max_length)
+    if head_of(folder) == 'token_classification':
+        words, tags = read_tags(rows.data)
+        return entity_scores(tags, opened(folder).tag(words, bs=bs)), [' '.join(o) for o in words]
+    (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
+    queries = [o[0] for o in texts]
+    if isinstance(texts[0], str) or len({*queries}) == len(texts): return None
+    z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (folder, dense) if o)
+    return ranking_scores(queries, grades, z, *other), texts
 
 @command(pos=['task'])
 def evaluate(
@@ -53,10 +76,14 @@ def evaluate(
 )->dict: # Metric to value, and `guarantee`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
     An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
-    read whether it holds on these texts, too.
+    read whether it holds on these texts, too. A tagger is scored by the entities in a file of words and tags, a reranker
+    by the order of the candidates in a file of queries, candidates and grades.
     Example: rank-bert-evaluate tuned sst2 --source sample
     Example: rank-bert-evaluate tuned --data test.csv"""
     model_config(folder)
+    if (rows.data or not rows.task) and head_of(folder) and (found := evaluate_head(folder, rows, fit.bs, dense)):
+        say_scores(found[0])
+        return found[0] | check_again(folder, dense, {}, found[1])
     if dense and not guarantee_of(folder):
         raise ValueError(f'{folder} was written without a guarantee, so there is none to check: leave out '
                          f'{option("dense")}')
@@ -80,7 +107,11 @@ def _answers_of(folder, rows, bs):
     if is_exported(folder):
         from rank_bert.ship.runtime import Predictor
         p = Predictor(folder)
-        return partial(p.predict_proba, bs=bs), KINDS[p.kind], p.labels
+        return partial(p.tag if KINDS[p.kind].tokens else p.predict_proba, bs=bs), KINDS[p.kind], p.labels
+    if head_of(folder) == 'token_classification':
+        from rank_bert.ship.export import in_pytorch
+        p = in_pytorch(folder, rows.max_length)
+        return partial(p.tag, bs=bs), KINDS[p.kind], p.labels
     label_names(folder, scored=True) # refuses what is no classifier before we load it
     import torch
     from rank_bert.data.tokens import token_batches
@@ -104,12 +135,13 @@ def _answers_of(folder, rows, bs):
 # %% ../../nbs/commands/predict.ipynb #99c399e0
 class Prediction(NamedTuple):
     "What a model predicts for one text."
-    label:str|float # Or the value of a regression
+    label:str|float|list # Or the value of a regression, or the spans of a tagger
     probabilities:dict # Label -> probability
 
     @classmethod
     def of(cls, p, kind, labels):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
+        if kind.tokens: return cls(p, {})
         label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
         if kind.labelled and len(each) < len(p):
             raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
@@ -117,11 +149,14 @@ class Prediction(NamedTuple):
 
     def line(self)->str:
         "Write it for the shell, separated by tabs."
+        spans = '{entity_group} {start}-{end} {score:.4f} {word}'
+        if isinstance(self.label, list): return '\t'.join(printable(spans.format(**o)) for o in self.label)
         label = printable(self.label) if isinstance(self.label, str) else f'{self.label:.4f}'
         return '\t'.join([label, *(f'{printable(k)}={v:.4f}' for k, v in self.probabilities.items())])
 
     def record(self)->dict:
         "Write it for a machine."
+        if isinstance(self.label, list): return dict(spans=self.label)
         return self._asdict() if self.probabilities else dict(value=self.label)
 
 # %% ../../nbs/commands/predict.ipynb #wds0pr02
@@ -152,7 +187,7 @@ def predict(
     rows:Rows.include('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, as films.csv'),
     fit:Fit.include('bs'),
 )->list: # `Prediction`s: `(label, {label: probability})` for each text
-    """Predict the label of each text, one line a text: the label, and the probability of every label.
+    """Predict the label of each text, one line a text: the label, and the probability of every label; of a tagger, the spans.
     An exported folder has its own tokenizer and length.
     Example: rank-bert-predict tuned "a fine film" "a dull film"
     Example: rank-bert-predict tuned - < lines.txt"""

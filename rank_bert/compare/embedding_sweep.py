@@ -37,8 +37,8 @@ def open_encoder(
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
     model = open_model(name, pooled=True).model
-    if Encoder(model).st is None:
-        raise ValueError(f'{name} is a {type(model).__name__}, which gives no embeddings: pass a SentenceTransformer, '
+    if Encoder(model).kind != 'embedding':
+        raise ValueError(f'{name} is a {type(model).__name__}, which gives no dense embeddings: pass a SentenceTransformer, '
                          'or compare classifiers on rows with labels, by `Sweep`, or with --label-col')
     return model.float().to(default_device()), f'{Encoder(model).base.weights_from}, {pooling_of(model)}'
 

@@ -9,11 +9,12 @@ __all__ = ['read_data', 'table_column', 'find_text_cols', 'check_text_cols', 'dr
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
 import csv, io, json, reprlib, warnings
+from itertools import groupby
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
-from ..checks import check_fraction
+from ..checks import check_fraction, check_texts
 from ..io import check_file, json_object
 
 # %% ../../nbs/data/tables.ipynb #6f30b79b
@@ -154,6 +155,25 @@ def read_file(
     res = READERS[path.suffix.lower()](path)
     res.attrs['file'] = str(path)
     return res
+
+# %% ../../nbs/data/tables.ipynb #t4gfil02
+def read_tags(
+    path:str|Path, # File of columns, the word first and its tag last; or `.jsonl`, `.json` or `.parquet`
+)->tuple: # Lists of words, and lists of their tags, one of each a text
+    "Read words and tags; raise `ValueError` where one is without the other."
+    if Path(path).suffix.lower() in ('.jsonl', '.json', '.parquet'):
+        table, where = read_file(path), 'row'
+        if lost := {'tokens', 'tags'} - {*table.columns}: raise ValueError(f'{path} has no column {min(lost)!r}')
+        texts = [(i, *o) for i, o in enumerate(zip(table.tokens.map(list), table.tags.map(list)), 1)]
+    else:
+        where, lines = 'the text that begins in line', [*enumerate(read_lines(path), 1)]
+        blocks = ([*o] for empty, o in groupby(lines, lambda o: not o[1].strip()) if not empty)
+        rows = ((b[0][0], [o.split('\t' if '\t' in o else None) for _, o in b]) for b in blocks)
+        texts = [(i, [o[0] for o in b], [o[-1] for o in b if len(o) > 1]) for i, b in rows if b[0][0] != '-DOCSTART-']
+    for i, words, tags in texts:
+        if len(words) != len(tags): raise ValueError(f'{path}, {where} {i}: {len(words)} words and {len(tags)} tags')
+        check_texts([*words, *tags], f'{path}, {where} {i}: words and tags')
+    return [o[1] for o in texts], [o[2] for o in texts]
 
 # %% ../../nbs/data/tables.ipynb #fbc197e3
 def load_saved(

@@ -1,4 +1,4 @@
-"""What models answer, and all that depends on the kind of the answer: classes, labels, numbers or embeddings.
+"""What models answer, and all that depends on the kind of the answer: classes, labels, tags, numbers, orders, embeddings.
 
 Docs: https://rank-bert.github.io/rank_bert/models/answers.html.md"""
 
@@ -14,12 +14,13 @@ import numpy as np
 # %% ../../nbs/models/answers.ipynb #an5w0007
 class Kind:
     "What models of one kind answer: a row of `KINDS`."
-    labelled, method, outputs = True, 'predict', ['logits']
+    labelled, method, outputs, metrics = True, 'predict', ['logits'], []
+    angle, tokens, exported, fill = False, False, True, 0.
     torch = property(lambda self: import_module('torch')) # only where there are tensors: the runtime is without
     F = property(lambda self: self.torch.nn.functional)
     def changed(self, a, b, tolerance=None):
         moved = self.decide(a, 0) != self.decide(b, 0)
-        return (moved.any(-1) if moved.ndim > 1 else moved) | ~b.isfinite().all(-1)
+        return (moved.any(-1) if moved.ndim > 1 else moved) | ~b.isfinite().flatten(1).all(-1)
     def draw(self, z, gen): return self.torch.randint(0, 2, z.shape, generator=gen).to(z)*2 - 1 # E[v v^T] = I
     def gradient(self, z, y): return self.probabilities(z) - y.to(z).reshape(z.shape)
 
@@ -74,18 +75,83 @@ class Regression(Kind):
 class Embedding(Kind):
     "A vector whose direction counts."
     name, answers, labelled, method = 'embedding', 'embeddings', False, 'encode'
-    outputs = ['sentence_embedding', 'last_hidden_state']
+    outputs, angle = ['sentence_embedding', 'last_hidden_state'], True
     def divergence(self, a, b): # 1 - cosine
         return (self.F.normalize(a, dim=-1) - self.F.normalize(b, dim=-1)).square().sum(-1)/2
     def changed(self, a, b, tolerance=None):
         if tolerance is not None: return ~(1 - self.F.cosine_similarity(a, b) <= tolerance)
         if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
         found, asked = self.torch.randperm(len(a), generator=self.torch.Generator().manual_seed(0)).chunk(2)
-        a, b = (u[asked] @ u[found].T for u in (self.F.normalize(o, dim=-1) for o in (a, b.nan_to_num(0, 0, 0))))
+        a, b = (self.similarity(o[asked], o[found]) for o in (a, b.nan_to_num(0, 0, 0)))
         return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
+    def similarity(self, a, b): return self.F.normalize(a, dim=-1) @ self.F.normalize(b, dim=-1).T
+    def unit(self, z): return self.F.normalize(z.float(), dim=-1)
+
+# %% ../../nbs/models/answers.ipynb #an5w0032
+class SparseEmbedding(Embedding):
+    "A weight for every word of a vocabulary."
+    name, answers, exported = 'sparse_embedding', 'sparse embeddings', False
+    def similarity(self, a, b): return a @ b.T
+
+class MultiVectorEmbedding(Embedding):
+    "A vector for every token."
+    name, answers, exported = 'multi_vector_embedding', 'embeddings of tokens', False
+    def divergence(self, a, b): return super().divergence(a, b).sum(-1)/(a != 0).any(-1).sum(-1).clamp_min(1)
+    def similarity(self, a, b):
+        a, b, empty = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1), (b == 0).all(-1)[:, None]
+        return self.torch.stack([(o @ b.mT).masked_fill(empty, -self.torch.inf).amax(-1).sum(-1) for o in a])
+    def changed(self, a, b, tolerance=None):
+        if tolerance is None: return super().changed(a, b)
+        return ~(self.divergence(a, b) <= tolerance)
+
+# %% ../../nbs/models/answers.ipynb #an5w0042
+class Tags(SingleLabel):
+    "One of several classes for every word of a text."
+    name, answers, method, tokens = 'token_classification', "texts' tags", 'tag', True
+    def divergence(self, a, b): return super().divergence(a, b).sum(-1)
+
+class MaskedWords(Tags):
+    "A word of the vocabulary for every token."
+    name, answers, exported = 'fill_mask', "texts' words", False
+
+class Spans(MaskedWords):
+    "A first and a last token."
+    name, answers, fill = 'question_answering', 'spans', -1e4 # what padding has after a softmax over tokens: nothing
+    def decide(self, p, least=.5): return p.argmax(-2)
+    def divergence(self, a, b): return super().divergence(a.mT, b.mT)
+    def draw(self, z, gen): return super().draw(z.mT, gen).mT
+
+def word_starts(
+    e, # `tokenizers.Encoding` of a text, or of a list of words
+    text, # That text
+    prefix:str=None, # What the tokenizer puts before further pieces of a word, such as '##'
+)->np.ndarray: # 1 for the first piece of a word, else 0
+    "Find the tokens that carry a label."
+    ids, at = [None, *e.word_ids], e.offsets
+    first = lambda i: ids[i] != ids[i + 1] if prefix or not isinstance(text, str) else ' ' in text[max(0, at[i][0] - 1):
+        at[i][0] + 1] or at[i][0] == 0
+    return np.array([not o and ids[i + 1] is not None and first(i) for i, o in enumerate(e.special_tokens_mask)], int)
+
+# %% ../../nbs/models/answers.ipynb #an5w0052
+class Ranking(Regression):
+    "The order of a query's candidates."
+    name, answers, fill = 'ranking', 'first candidates', -2.**100
+    def divergence(self, a, b):
+        n = (there := a > self.fill).sum(-1, True)
+        d = self.torch.where(there, b - a, 0)
+        d = self.torch.where(there & (n > 1), d - d.sum(-1, True)/n, d)
+        return d.square().sum(-1)/n[:, 0]/2
+    def changed(self, a, b, tolerance=None):
+        if tolerance is not None: return super().changed(a, b, tolerance)
+        if a.shape[-1] < 2:
+            raise ValueError("no query has two candidates, so none comes first: pass pairs of a query and a candidate, "
+                "several of each query, or a tolerance, in units of the score")
+        best = b.nan_to_num(-self.torch.inf).argmax(-1, keepdim=True)
+        return (a.amax(-1) > a.gather(1, best)[:, 0] + 1e-6) | ~b.isfinite().all(-1) # equally good is the same answer
 
 # %% ../../nbs/models/answers.ipynb #an5w0021
-KINDS = {o.name: o for o in (SingleLabel(), MultiLabel(), Regression(), Embedding())}
+KINDS = {o.name: o for o in (SingleLabel(), MultiLabel(), Regression(), Embedding(), SparseEmbedding(),
+    MultiVectorEmbedding(), Tags(), MaskedWords(), Spans(), Ranking())}
 
 def head_kind(
     problem_type:str, # Of the config; None if it does not say

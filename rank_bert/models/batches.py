@@ -16,6 +16,7 @@ from itertools import chain, islice
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from fastcore.basics import patch
 from ..checks import short_repr, text_rows
+from .answers import word_starts
 from .embedder import prompted, text_inputs
 from .encoder import Encoder, linears
 from .folder import check_length
@@ -31,7 +32,9 @@ def split_batch(
             f"labels, got {type(x).__name__}: tokenise texts first")
     x = {k: v for k, v in x.items() if torch.is_tensor(v)}
     given = [x.pop(k) for k in ('labels', 'label') if k in x]
-    return x, given[0] if y is None and given else y
+    y = given[0] if y is None and given else y
+    if torch.is_tensor(y) and y.ndim == 2 and (y == -100).any(): x['label_mask'], y = (y != -100).long(), None # tags
+    return x, y
 
 # %% ../../nbs/models/batches.ipynb #538d6730
 def _texts_of(batch):
@@ -112,7 +115,18 @@ def batches_of_texts(
         tok, items = enc.tokenizer, prompted(model, items)
         longest = min(tok.model_max_length, enc.positions or 512, 512)
         tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt')
-    return [dict(tokenise(items[i:i + bs])) for i in range(0, len(items), bs)]
+    kind, queries, batches = enc.kind, {}, []
+    for i in range(0, len(items), bs):
+        x, some = tokenise(items[i:i + bs]), items[i:i + bs]
+        if kind == 'token_classification':
+            if not tok.is_fast: raise ValueError(f'tags belong to words, and {type(tok).__name__} does not tell where '
+                'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
+            prefix = getattr(tok.backend_tokenizer.model, 'continuing_subword_prefix', None)
+            x['label_mask'] = torch.tensor(np.array([word_starts(*o, prefix) for o in zip(x.encodings, some)]))
+        if kind == 'ranking' and not isinstance(some[0], str):
+            x['group'] = torch.tensor([queries.setdefault(o[0], len(queries)) for o in some])
+        batches.append(dict(x))
+    return batches
 
 # %% ../../nbs/models/batches.ipynb #0data002
 def check_data(
@@ -164,6 +178,14 @@ def warn_few(
     warnings.warn(f"{n} text{'s'*(n > 1)} with {tokens:,} tokens in all {'are' if n > 1 else 'is'} too few to say "
         f"anything of layers with {inputs:,} inputs and more: pass at least {enough:,} texts like these")
 
+# %% ../../nbs/models/batches.ipynb #0batch11
+def group_numbers(
+    rows, # `each_text`
+)->list: # One number a text, from 0
+    "Number the groups that texts belong to, in the order of their first texts; a text without one is its own."
+    seen = {}
+    return [seen.setdefault(int(x['group']) if 'group' in x else (i,), len(seen)) for i, (x, _) in enumerate(rows)]
+
 # %% ../../nbs/models/batches.ipynb #0batch02
 def choose_texts(
     batches, # Any iterable of batches
@@ -175,9 +197,10 @@ def choose_texts(
     "Choose some of the texts in batches."
     whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
     rows = list(each_text(batches, None if whole else among*n_samples))
-    sizes = torch.tensor([len(x['attention_mask']) for x, _ in rows])
+    sizes, groups = torch.tensor([len(x['attention_mask']) for x, _ in rows]), group_numbers(rows)
     if how == 'longest': order = sizes.argsort(descending=True, stable=True)
-    else: order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    else: order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
+    if len(order) < len(rows): order = order.argsort()[groups].argsort(stable=True) # the candidates of a query together
     alone = lambda x: {k: v[None] for k, v in x.items()}
     chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]

@@ -10,7 +10,9 @@ __all__ = ['sentence_encoder']
 # %% ../../nbs/models/embedder.ipynb #1277e012
 import torch, torch.nn as nn
 from fastcore.basics import patch
+from .answers import KINDS, head_kind
 from .encoder import Encoder
+from .hooks import set_attr
 
 # %% ../../nbs/models/embedder.ipynb #5dac06e7
 def is_a(
@@ -20,17 +22,32 @@ def is_a(
     "Tell the class of a module by its name, without importing the package that it is from."
     return any(c.__name__ == name for c in type(module).__mro__)
 
+# %% ../../nbs/models/embedder.ipynb #5p4rse04
+SENTENCE_KINDS = dict(SentenceTransformer='embedding', SparseEncoder='sparse_embedding',
+    MultiVectorEncoder='multi_vector_embedding', CrossEncoder=None) # class -> key of `KINDS`; None: that of its head
+
+def sentence_class_of(
+    module:nn.Module, # Any module
+)->str: # Key of `SENTENCE_KINDS`; None for a module of another library
+    "Find the class of sentence-transformers that a module is of; raise `ValueError` for a model that we do not know."
+    names = [c.__name__ for c in type(module).__mro__]
+    if known := next((k for k in names if k in SENTENCE_KINDS), None): return known
+    if not any(c.__name__ == 'BaseModel' and c.__module__.startswith('sentence_tr') for c in type(module).__mro__): return
+    raise ValueError(f"{names[0]} is a model of sentence-transformers that we do not know "
+        f"({', '.join(SENTENCE_KINDS)}): pass the transformers model in it")
+
 # %% ../../nbs/models/embedder.ipynb #a5522be7
 def sentence_encoder(
     model:nn.Module, # Any module
-)->nn.Module: # The `SentenceTransformer` in it, or None
-    "Find the `SentenceTransformer` in a model; raise `ValueError` if it does not start with a text encoder."
-    found = next((m for m in model.modules() if is_a(m, 'SentenceTransformer')), None)
+)->nn.Module: # The `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder` in it, or None
+    "Find what embeds texts in a model; raise `ValueError` if it does not start with a text encoder, or is unknown."
+    kinds = ((m, sentence_class_of(m)) for m in model.modules())
+    found = next((m for m, name in kinds if name and SENTENCE_KINDS[name]), None)
     if found is None: return None
     first, names = found[0], [type(m).__name__ for m in found]
     odd = [n for m, n in zip(found, names) if is_a(m, 'Router') or is_a(m, 'Asym')]
     if odd or not is_a(first, 'Transformer'):
-        raise ValueError(f"a SentenceTransformer must start with one transformers encoder, got {', '.join(names)}: "
+        raise ValueError(f"a {sentence_class_of(found)} must start with one transformers encoder, got {', '.join(names)}: "
             "pass the part of it that does")
     if other := set(getattr(first, 'modalities', ['text'])) - {'text', 'message'}:
         raise ValueError(f"{type(Encoder(first).base).__name__} embeds {' and '.join(map(str, sorted(other)))} as well "
@@ -38,7 +55,7 @@ def sentence_encoder(
     return found
 
 @patch(as_prop=True)
-def st(self:Encoder)->nn.Module: # The `SentenceTransformer` in the model, or None
+def st(self:Encoder)->nn.Module: # A `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`; None without one
     "Find the modules that make an embedding."
     return sentence_encoder(self.model)
 
@@ -80,8 +97,10 @@ def embedding_features(
         if (h := enc(x).get('last_hidden_state')) is None:
             raise ValueError(f"{type(enc.base).__name__} gives no last_hidden_state to pool")
         return dict(token_embeddings=h, sentence_embedding=masked_mean(h, x['attention_mask'].to(h.device)))
-    out = dict(st({k: v.to(st.device) for k, v in x.items()}))
-    if 'sentence_embedding' not in out:
+    pools = [m for m in st if is_a(m, 'SpladePooling')] # in evaluation these overwrite what a gradient needs
+    with set_attr(pools, 'training', torch.is_grad_enabled()):
+        out = dict(st({k: v.to(st.device) for k, v in x.items()}))
+    if 'sentence_embedding' not in out and not is_a(st, 'MultiVectorEncoder'):
         raise ValueError(f"{', '.join(type(m).__name__ for m in st)} give no sentence_embedding: add a Pooling module")
     if (size := getattr(st, 'truncate_dim', None)): out['sentence_embedding'] = out['sentence_embedding'][..., :size]
     return out
@@ -90,9 +109,33 @@ def embedding_features(
 def embed(
     model:nn.Module, # As for `embedding_features`
     x:dict, # Inputs: tensors (texts, length), on any device
-)->torch.Tensor: # (texts, size), as the model gives them: of length 1 only if it normalises
+)->torch.Tensor: # (texts, size), as the model gives them: of length 1 only if it normalises; or (texts, length, size)
     "Embed a batch of texts."
-    return embedding_features(model, x)['sentence_embedding']
+    out = embedding_features(model, x)
+    if 'sentence_embedding' in out: return out['sentence_embedding']
+    return out['token_embeddings'].masked_fill(out['attention_mask'][..., None] == 0, 0.)
+
+# %% ../../nbs/models/embedder.ipynb #k1nd0002
+NOT_COMPARED = dict(ForMultipleChoice='chooses among texts', ForPreTraining='is for pretraining')
+_HEADS = dict(TokenClassification='token_classification', QuestionAnswering='question_answering', MaskedLM='fill_mask',
+    LMHead='fill_mask', CausalLM='fill_mask') # part of a class's name -> key of `KINDS`; others are for whole texts
+
+@patch(as_prop=True)
+def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts
+    "Tell what the model answers."
+    name, config = type(self.base).__name__, self.base.config
+    if self.st is not None: return next(k for c in type(self.st).__mro__ if (k := SENTENCE_KINDS.get(c.__name__)))
+    if self.base.base_model is self.base: return 'embedding'
+    if any(o in name for o in NOT_COMPARED): return None
+    if head := next((v for k, v in _HEADS.items() if k in name), None): return head
+    scores = sentence_class_of(self.model) == 'CrossEncoder' or hasattr(config, 'sentence_transformers') # older folders
+    if scores and config.num_labels == 1: return 'ranking'
+    return head_kind(config.problem_type if 'SequenceClassification' in name else None, config.num_labels)
+
+@patch(as_prop=True)
+def embeds(self:Encoder)->bool: # Are answers compared by their angle?
+    "Tell a sentence encoder of any kind from models with a head."
+    return (kind := self.kind) is not None and KINDS[kind].angle
 
 # %% ../../nbs/models/embedder.ipynb #e9cb6a3a
 def pooling_of(

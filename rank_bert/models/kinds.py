@@ -10,31 +10,23 @@ __all__ = ['check_head', 'prediction_of', 'loss_increase']
 # %% ../../nbs/models/kinds.ipynb #ndsn0002
 from contextlib import ExitStack
 from fastcore.basics import patch
+import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from .answers import KINDS, head_kind
 from .batches import buckets_for
-from .embedder import embed
+from .embedder import NOT_COMPARED, embed
 from .encoder import Encoder
 from .hooks import frozen
 
 # %% ../../nbs/models/kinds.ipynb #009ec445
-_NOT_COMPARED = dict(ForMultipleChoice='chooses among texts', ForQuestionAnswering='points at spans of a text')
-
-@patch(as_prop=True)
-def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts or points at a span
-    "Tell what the model answers."
-    name, config = type(self.base).__name__, self.base.config
-    if self.st is not None or self.base.base_model is self.base: return 'embedding'
-    if any(o in name for o in _NOT_COMPARED): return None
-    return head_kind(config.problem_type if 'SequenceClassification' in name else None, config.num_labels)
-
 def check_head(
     model:nn.Module, # A transformers model, or a module that contains one
 )->nn.Module: # The transformers model
-    "Raise `ValueError` for a head that chooses among texts or points at a span: its predictions cannot be compared."
+    "Raise `ValueError` for a head that chooses among texts: its predictions cannot be compared."
     enc = Encoder(model).base
     kind = type(enc).__name__
-    if (odd := next((v for k, v in _NOT_COMPARED.items() if k in kind), None)) is None: return enc
+    if (odd := next((v for k, v in NOT_COMPARED.items() if k in kind), None)) is None: return enc
     raise ValueError(f"{kind} {odd}, which we do not compare: {_encoder_alone(enc)}")
 
 def _encoder_alone(enc):
@@ -43,15 +35,19 @@ def _encoder_alone(enc):
 
 def prediction_of(
     model:nn.Module, # A transformers model, or a module that contains one
-    x:dict, # Inputs: tensors (batch, length), on any device
+    x:dict, # Inputs: tensors (batch, length), on any device; perhaps `label_mask`, 1 for the tokens that carry a label
 )->tuple: # (batch, classes or size), (batch, length, classes) for a head on tokens; and its kind, as in `KINDS`
     "Run a model, and find its prediction."
     enc = Encoder(model)
-    if enc.kind == 'embedding': return embed(model, x), 'embedding'
-    base = check_head(model)
-    if (z := enc(x).get('logits')) is None:
+    if enc.embeds: return embed(model, x), enc.kind
+    base, out, kind = check_head(model), enc(x), enc.kind
+    if kind == 'question_answering': z = torch.stack([out['start_logits'], out['end_logits']], -1)
+    elif (z := out.get('logits')) is None:
         raise ValueError(f"{type(base).__name__} gives no logits to compare: {_encoder_alone(base)}")
-    return z, head_kind(None if z.ndim > 2 else base.config.problem_type, z.shape[-1])
+    if z.ndim < 3: return z, kind if kind == 'ranking' else head_kind(base.config.problem_type, z.shape[-1])
+    kind = kind if KINDS[kind].tokens else 'token_classification'
+    mask = x.get('label_mask', x['attention_mask']).to(z.device)
+    return z.masked_fill(mask[..., None] == 0, KINDS[kind].fill), kind
 
 # %% ../../nbs/models/kinds.ipynb #wh0le002
 def check_whole(model:nn.Module)->nn.Module: # The transformers model or `SentenceTransformer` in it
@@ -59,9 +55,19 @@ def check_whole(model:nn.Module)->nn.Module: # The transformers model or `Senten
     enc, name = Encoder(model), type(model).__name__
     whole = enc.base if enc.st is None else enc.st
     own = type(model).__module__.split('.')[0] not in ('torch', 'transformers', 'peft', 'rank_bert')
-    pools = own and model is not whole and enc.kind == 'embedding'
+    pools = own and model is not whole and enc.embeds
     if not pools and not {*model.parameters()} - {*whole.parameters()}: return whole
     raise ValueError(f'{name} does more than its {type(whole).__name__}: pass that, or a PreTrainedModel with logits')
+
+# %% ../../nbs/models/kinds.ipynb #gr0up002
+def by_group(
+    z:torch.Tensor, # Scores (texts, 1)
+    group:torch.Tensor, # Numbers of the queries (texts,)
+)->torch.Tensor: # (queries, most candidates), filled up behind the last
+    "Put the scores of each query into a row, queries by their numbers and candidates in order."
+    _, place = torch.unique(group.to(z.device), return_inverse=True)
+    each = z[place.argsort(stable=True), 0].split(place.bincount().tolist())
+    return pad_sequence(each, batch_first=True, padding_value=KINDS['ranking'].fill)
 
 # %% ../../nbs/models/kinds.ipynb #db595bba
 def predictions(
@@ -70,13 +76,18 @@ def predictions(
     n_samples:int=None, # Texts to use; all when None
 ):
     "Yield, a pack at a time, the predictions of every model, their kind and the mask of the tokens."
-    device = Encoder(models[0]).base.device
+    device, held = Encoder(models[0]).base.device, []
     for x, _ in buckets_for(models[0], batches, n_samples):
         mask = x['attention_mask'].to(device)
         with ExitStack() as stack:
             for m in models: stack.enter_context(frozen(m))
             outs = [prediction_of(m, x) for m in models]
-        yield [z for z, _ in outs], outs[0][1], mask
+        zs, kind = [z for z, _ in outs], outs[0][1]
+        if kind != 'ranking': yield zs, kind, mask
+        else: held.append((*zs, x.get('group', torch.arange(len(mask)) - sum(len(o[0]) for o in held) - len(mask))))
+    if held:
+        *zs, group = map(torch.cat, zip(*held)) # the candidates of a query may be in several packs
+        yield [by_group(z, group) for z in zs], 'ranking', None
 
 # %% ../../nbs/models/kinds.ipynb #841ffc3d
 def mean_divergence(
@@ -85,8 +96,7 @@ def mean_divergence(
     "Average how far predictions have moved."
     total = n = 0
     for a, b, kind, mask in predicted:
-        d = KINDS[kind].divergence(a.double(), b.double())
-        total, n = total + (d*mask if d.ndim > 1 else d).sum().item(), n + len(a)
+        total, n = total + KINDS[kind].divergence(a.double(), b.double()).sum().item(), n + len(a)
     if not n: raise ValueError('no text to measure on: the batches are empty')
     return total/n
 

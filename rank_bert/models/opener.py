@@ -21,7 +21,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
 from ..io import expanded, hub_reachable, needs_extra
-from .embedder import is_a, sentence_encoder
+from .embedder import SENTENCE_KINDS, is_a, sentence_encoder
 from .kinds import Encoder
 from .hooks import set_attr
 from .folder import (check_settings, encoder_folder, has_tokenizer, is_model_folder, model_config,
@@ -172,7 +172,6 @@ def get_tokenizer(
 
 # %% ../../nbs/models/opener.ipynb #0pener19
 Model = namedtuple('Model', 'model tokenizer kind')
-_SENTENCES = 'SentenceTransformer', 'CrossEncoder', 'SparseEncoder', 'MultiVectorEncoder'
 
 def _load(name, pooled, **kwargs):
     "Load a folder or name in the class that saved it, without running code that comes with it."
@@ -186,7 +185,7 @@ def _load(name, pooled, **kwargs):
             model, info = load_checkpoint(cls, name, config, dtype='auto', **kwargs)
             check_loaded(model, info, name, trained_head=bool(head))
             return model
-    if saved not in _SENTENCES:
+    if saved not in SENTENCE_KINDS:
         raise ValueError(f'{name} holds a {saved}, which we do not know: pass an encoder or a classifier')
     with needs_extra('embeddings'): import sentence_transformers
     if Path(name).is_dir(): weight_bytes(encoder_folder(name))
@@ -200,7 +199,7 @@ def open_model(
     name:str|Path, # Folder of a saved model, or name on the hub
     tokenizer=None, # Another tokenizer, or its name or folder; default: that of the model. False if you need none
     pooled:bool=False, # Give an encoder of transformers the mean pooling of a `SentenceTransformer`?
-)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers; None for spans, choices
+)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers ...; None for choices
     "Open a saved model in the library that saved it; raise `OSError` or `ValueError` if that is none that we know."
     if is_model_folder(name):
         model, origin = _load(str(expanded(name)), pooled, local_files_only=True), f'folder: {name}'

@@ -23,7 +23,7 @@ def encode_texts(
 )->torch.Tensor: # (texts, size), float32, on the CPU
     "Embed texts."
     if Encoder(model).kind != 'embedding':
-        raise ValueError(f"{type(Encoder(model).base).__name__} gives logits and no embeddings: pass a sentence encoder")
+        raise ValueError(f"{type(Encoder(model).base).__name__} gives no dense embeddings: pass a sentence encoder")
     if odd := [t for t in texts if not isinstance(t, str)]:
         raise TypeError(f"texts must be strings, got {odd[0]!r:.60} ({type(odd[0]).__name__})")
     order, rows = sorted(range(len(texts)), key=lambda i: -len(texts[i])), []

@@ -20,6 +20,7 @@ from xml.etree import ElementTree
 
 import numpy as np, pandas as pd, torch
 from fastcore.basics import chunked
+from tokenizers import Tokenizer
 
 from ..checks import check_count
 from .hub import export_card
@@ -29,7 +30,7 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
-from ..models.kinds import Encoder, KINDS, check_whole, prediction_of
+from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
@@ -90,8 +91,9 @@ def _open_source(model, tokenizer, max_length):
         length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
     tokenizer, kind = tokenizer or own, type(model).__name__
+    pairs = is_a(model, 'CrossEncoder') or Encoder(model).kind == 'ranking'
     act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
-    odd = {'gives other than dense vectors': kind in ('SparseEncoder', 'MultiVectorEncoder'),
+    odd = {'gives other than dense vectors': Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding'),
         f'passes scores through {act}': act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1),
         'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
             not all(getattr(m, 'include_prompt', True) for m in model.modules())}
@@ -105,7 +107,7 @@ def _open_source(model, tokenizer, max_length):
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(config, length, option('max_length'))
-    return Source(model, tokenizer, length, results, 2 if kind == 'CrossEncoder' else n, act)
+    return Source(model, tokenizer, length, results, 2 if pairs else n, act)
 
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
@@ -162,6 +164,15 @@ def _seal(folder, settings):
     (folder/'README.md').write_text(export_card(settings), encoding='utf-8')
     write_manifest(folder, settings)
 
+def _settings(source, graph, dense):
+    "Collect what a `Predictor` must know of a model."
+    config, tokenizer = graph.enc.config, source.tokenizer
+    return dict(output=graph.outputs[0], kind=graph.kind, prompt=prompted(dense, [''])[0], activation=source.activation,
+        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
+        inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
+        padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
+        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id)
+
 def _write_export(source, dense, graph, traced, folder, to, precision, processor):
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if is_a(source.model, 'BaseModel'): # of sentence-transformers
@@ -186,14 +197,8 @@ def _write_export(source, dense, graph, traced, folder, to, precision, processor
     if source.results:
         (folder/'results.json').write_text(json_text(source.results, indent=1) + '\n', encoding='utf-8')
     write_graph(traced, folder/GRAPHS[to], to, precision, processor)
-    settings = dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision, output=graph.outputs[0],
-        made_for=processor or this_processor(), kind=graph.kind,
-        prompt=prompted(dense, [''])[0], activation=source.activation,
-        labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
-        inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
-        padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
-        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id,
-        bytes=part_bytes(folder/GRAPHS[to], dense))
+    settings = _settings(source, graph, dense) | dict(version=VERSION, engine=to, model=GRAPHS[to], precision=precision,
+        made_for=processor or this_processor(), bytes=part_bytes(folder/GRAPHS[to], dense))
     _seal(folder, settings)
     return settings
 
@@ -205,6 +210,19 @@ def pytorch_engine(
     def run(x):
         with torch.inference_mode(): return graph(*map(torch.as_tensor, x.values()))[0].float().numpy()
     return run
+
+# %% ../../nbs/ship/export.ipynb #inpyt002
+def in_pytorch(
+    source, # `Source`, or whatever `export` takes
+    max_length:int=None, # Longest text in tokens; default: as in training, or else 128
+)->Predictor:
+    "Make a predictor of a model as it is."
+    if not isinstance(source, Source): source = _open_source(source, None, max_length)
+    graph, p = TextGraph(source.model, source.tokenizer.model_input_names), Predictor.__new__(Predictor)
+    p._prepare(dict(_settings(source, graph, source.model), engine='pytorch', precision='fp32'),
+        Tokenizer.from_str(source.tokenizer.backend_tokenizer.to_str()))
+    p.folder, p.lengths, p._run_engine, p.size = type(source.model).__name__, [], pytorch_engine(graph), graph.size
+    return p
 
 # %% ../../nbs/ship/export.ipynb #de000020
 def compare_engines(
@@ -282,8 +300,12 @@ def outputs_of(
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     if isinstance(source, (str, Path)) and (Path(source)/MANIFEST).is_file():
         p = Predictor(source, torch.get_num_threads())
+        return _of_queries(p.outputs(texts, bs), p.kind, texts)
+    source = source if isinstance(source, Source) else _open_source(source, None, None)
+    model, tok, length = source[:3]
+    if KINDS[Encoder(model).kind].tokens:
+        p = in_pytorch(source)
         return p.outputs(texts, bs), p.kind
-    model, tok, length = (source if isinstance(source, Source) else _open_source(source, None, None))[:3]
     rows, found = prompted(model, texts), {}
     order = sorted(range(len(rows)), key=lambda i: len(str(rows[i])))
     with frozen(model):
@@ -291,7 +313,13 @@ def outputs_of(
             x = tok([rows[i] for i in at], padding=True, truncation=True, max_length=length, return_tensors='pt')
             z, kind = prediction_of(model, dict(x))
             found |= zip(at, z.cpu().numpy())
-    return np.array([found[i] for i in range(len(rows))]), kind
+    return _of_queries(np.array([found[i] for i in range(len(rows))]), kind, texts)
+
+def _of_queries(z, kind, texts):
+    "Put the scores of each query into a row, if that is what counts."
+    if kind != 'ranking': return z, kind
+    numbers = {}
+    return by_group(torch.as_tensor(z), torch.tensor([numbers.setdefault(o[0], len(numbers)) for o in texts])).numpy(), kind
 
 # %% ../../nbs/ship/export.ipynb #4e58a721
 def check_guarantee(

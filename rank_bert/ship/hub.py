@@ -17,7 +17,8 @@ from ..io import expanded
 from ..models.answers import KINDS
 
 # %% ../../nbs/ship/hub.ipynb #hu000006
-_TASK = dict(encode='feature-extraction', predict='text-classification')
+_TASK = dict(encode='feature-extraction', predict='text-classification',
+    tag='token-classification')
 _USE = """
 It answers texts without PyTorch:
 

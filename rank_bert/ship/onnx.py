@@ -54,9 +54,11 @@ class TextGraph(nn.Module):
         self.enc, self.family = (view := Encoder(self.model)).base, view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))
-        if z.ndim != 2:
-            raise ValueError(f'{self} predicts for every token, and we export predictions for texts only: export the '
+        if Encoder(model).kind == 'ranking': self.kind = 'ranking' # its CrossEncoder says so
+        if not KINDS[self.kind].exported:
+            raise ValueError(f'{self} gives {KINDS[self.kind].answers}, and we export no graph of these: export the '
                              f'encoder in it, its {self.enc.base_model_prefix}, for embeddings')
+        self.size = z.shape[-1]
         whole = not is_a(self.model, 'SentenceTransformer') or fold_maps(self.model)
         self.outputs = KINDS[self.kind].outputs[:2 if whole else 1]
 

@@ -51,7 +51,7 @@ def _exported(engine, precision):
         new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (Encoder(step.job.dense).tokenizer, None)
         made = export(new, tok, out.folder, to, precision, max_length=longest)
-        if KINDS[made.kind].method == 'predict': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
+        if KINDS[made.kind].method != 'encode': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)
     return f
 

@@ -17,8 +17,9 @@ from tokenizers import Tokenizer
 
 from ..checks import check_answers, check_count, check_name, text_rows
 from ..io import digest, expanded, json_object, json_text, needs_extra
-from ..models.answers import KINDS
+from ..models.answers import KINDS, word_starts
 from ..models.folder import named_errors, shorten_error
+from .tags import TagsAndRanks
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
 MANIFEST, VERSION = 'deploy.json', 3
@@ -107,7 +108,7 @@ def _openvino_engine(file, output, precision, threads, lengths=()):
 ENGINES['openvino'] = _openvino_engine
 
 # %% ../../nbs/ship/runtime.ipynb #dr000025
-_LENGTH_STEPS = dict(onnx=1, openvino=8)
+_LENGTH_STEPS = dict(pytorch=1, onnx=1, openvino=8)
 _PADS = dict(input_ids='pad_id', token_type_ids='pad_type_id')
 
 def _input_arrays(rows, m, lengths=()):
@@ -180,7 +181,7 @@ def quickest_threads(
     return next(n for n, t in took.items() if t <= 1.05*min(took.values()))
 
 # %% ../../nbs/ship/runtime.ipynb #dr000031
-class Predictor:
+class Predictor(TagsAndRanks):
     "Answers texts from an exported folder, with one inference engine."
     at_once = 4096 # texts that are tokenised and sorted together
     def __init__(self,
@@ -197,22 +198,30 @@ class Predictor:
                 "export with to='openvino'")
         auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
         threads = None if auto else check_count(threads, 'threads', none=True)
-        with named_errors(file): self.tokenizer = Tokenizer.from_file(str(file))
-        self.tokenizer.no_padding()
-        self.tokenizer.enable_truncation(m['max_length'], strategy='longest_first', direction=m['truncation_side'])
-        self.kind, self.labels, model = m['kind'], m['labels'], self.folder/m['model']
+        with named_errors(file): self._prepare(m, Tokenizer.from_file(str(file)))
+        model = self.folder/m['model']
         load = lambda n, lengths=self.lengths: ENGINES[m['engine']](model, m['output'], m['precision'], n, lengths)
         self._run_engine = load(threads)
         _warn_elsewhere(m)
         with named_errors(model): z = run_longest(self._run_engine, m['inputs'], m['max_length'], self.tokenizer)
         self.size = z.shape[-1]
-        if z.shape != (1, len(self.labels) or self.size):
+        if z.ndim != 2 + self._tags or (len(z), self.size) != (1, len(self.labels) or self.size):
             raise ValueError(f"{model} gives an output of the shape {z.shape} for one text, and has "
                              f"{len(self.labels)} labels: export it again")
         if auto:
             n = min(self.lengths or [min(32, m['max_length'])], key=lambda n: abs(n - 32))
             x = {k: np.full((1, n), dict(input_ids=m['pad_id'], attention_mask=1).get(k, 0)) for k in m['inputs']}
             self._run_engine = load(quickest_threads(lambda t: load(t, [n] if self.lengths else ()), x))
+
+    def _prepare(self, m, tokenizer):
+        "Take over a manifest and a tokenizer."
+        self.settings, self.tokenizer, self.kind, self.labels = m, tokenizer, m['kind'], m['labels']
+        self._tags = int(KINDS[self.kind].tokens)
+        self._prefix = getattr(tokenizer.model, 'continuing_subword_prefix', None)
+        tokenizer.no_padding()
+        overlap = self._tags*max(0, m['max_length'] - 8)//4 # of the windows of a long text
+        tokenizer.enable_truncation(m['max_length'], stride=overlap, strategy='longest_first',
+            direction=m['truncation_side'])
 
     def __reduce__(self): return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
 
@@ -224,19 +233,35 @@ class Predictor:
         if (own := KINDS[self.kind].method) == method: return
         raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
 
+    def _run(self, encodings, bs):
+        "Run the graph on encoded texts of similar length; yield their numbers, and logits or embeddings."
+        rows = [np.array([getattr(e, INPUTS[k]) for k in self.settings['inputs']], np.int32) for e in encodings]
+        order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
+        for b in (order[i:i+bs] for i in range(0, len(order), bs)):
+            yield b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.lengths))
+
     def outputs(self, texts, bs=32):
-        "Run the graph on texts: logits or embeddings, one row a text; raise `ValueError` if one is not finite."
+        """Run the graph on texts: logits or embeddings, one row a text, and one a word and text for tags.
+        Raise `ValueError` if one is not finite."""
         texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
-        res, m, add = np.empty((len(texts), self.size), np.float32), self.settings, self.settings.get('prompt', '')
+        res, add = [None]*len(texts), self.settings.get('prompt', '')
+        if not self._tags: res = np.empty((len(texts), self.size), np.float32)
         for start in range(0, len(texts), self.at_once):
             some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
-            parts = (self.tokenizer.encode_batch(some[i:i+64]) for i in range(0, len(some), 64))
-            rows = [np.array([getattr(e, INPUTS[k]) for k in m['inputs']], np.int32) for part in parts for e in part]
-            order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
-            for b in (order[i:i+bs] for i in range(0, len(order), bs)):
-                z = self._run_engine(_input_arrays([rows[i] for i in b], m, self.lengths))
-                res[[start+i for i in b]] = check_answers(z, [texts[start+i] for i in b])
-        return res
+            encodings = [e for i in range(0, len(some), 64) for e in self.tokenizer.encode_batch(some[i:i+64])]
+            for b, z in self._run(encodings, bs):
+                check_answers(z, [texts[start+i] for i in b])
+                if not self._tags: res[[start+i for i in b]] = z
+                else:
+                    for i, o in zip(b, z):
+                        starts = word_starts(encodings[i], some[i], self._prefix)
+                        res[start+i] = self._unpadded(o, len(starts))[starts == 1]
+        if not self._tags: return res
+        z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
+        for row, o in zip(z, res): row[:len(o)] = o
+        return z
+
+    def _unpadded(self, z, n): return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
 
     def predict_proba(self, texts, bs=32):
         "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, values or scores for a regression."

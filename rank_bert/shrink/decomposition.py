@@ -148,6 +148,7 @@ class CompressionRecord:
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
     angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
     recipe:str = None # The whole recipe
+    cut:int = 0 # Texts of which it learned one sentence, see `pieces`
     words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
     guarantee:object = None # The `Guarantee` that it keeps, None where none was asked for
     speedup:object = None # The `Speedup` that was measured, None where none was asked for
@@ -169,6 +170,7 @@ def __str__(self:CompressionRecord):
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
+        + (f'; learned one sentence of each of {self.cut:,} long texts' if self.cut else '')
         + ''.join(f'; {o}' for o in (self.words, self.refit, self.heal) if o)
         + ''.join(f'. {o}' for o in (self.guarantee, self.speedup) if o))
 
@@ -226,7 +228,7 @@ def truncate(self:Decomposition,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     new.compression = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start, angle=Encoder(self.model).kind == 'embedding')
+        seconds=time.time() - start, angle=Encoder(self.model).embeds)
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

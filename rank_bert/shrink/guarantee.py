@@ -14,10 +14,10 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
 from .bounds import check_enough, upper_bound
-from rank_bert.models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
-    each_text, split_batch)
+from ..models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
+    each_text, group_numbers, split_batch)
 from ..models.hooks import frozen
-from ..models.kinds import Encoder, KINDS, prediction_of
+from ..models.kinds import Encoder, KINDS, by_group, prediction_of
 from ..settings import option
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0039
@@ -29,7 +29,7 @@ def changed_answers(
 )->np.ndarray: # 1 for each text whose answer changed, else 0
     "Tell which answers changed."
     a, b = (torch.as_tensor(o).detach().cpu().double() for o in (dense_out, small_out))
-    if a.ndim != 2 or a.shape != b.shape:
+    if a.ndim < 2 or a.shape != b.shape:
         raise ValueError(f"outputs must have the same shape (texts, outputs), got {tuple(a.shape)}, {tuple(b.shape)}")
     if not a.isfinite().all(): raise ValueError("some outputs of the dense model are NaN or infinite: nothing to keep")
     check_positive(tolerance, 'tolerance', none=True)
@@ -121,15 +121,23 @@ def outputs_on(
     "Collect what a model predicts for all texts, in an order that depends on their lengths alone."
     def numbered(batches):
         return [({k: v[None] for k, v in x.items()}, torch.tensor([i])) for i, (x, _) in enumerate(each_text(batches))]
-    with frozen(model): found = [(*prediction_of(model, x), i) for x, i in buckets_for(model, numbered(batches))]
+    if Encoder(model).kind == 'fill_mask':
+        raise ValueError("a guarantee is about answers, and this model has one for each of its words: leave it out")
+    with frozen(model): found = [(*prediction_of(model, x), x, i) for x, i in buckets_for(model, numbered(batches))]
     if not found: raise ValueError("there are no texts set aside: the batches are empty")
-    z, kind, _ = found[0]
-    if z.ndim > 2: raise ValueError("a guarantee is about one answer a text, and this model gives one a token")
+    z, kind, _, _ = found[0]
     if kind == 'single_label_classification' and z.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    z, at = torch.cat([z.detach().cpu() for z, *_ in found]), torch.cat([i for *_, i in found])
-    if like is not None: z = z[at.argsort()][torch.cat([i for _, i in buckets(each_text(numbered(like)))])]
-    return z, kind
+    if z.ndim > 2: # the tokens that have an answer, which other words have, too
+        rows = [o[m.bool()].cpu() for z, _, x, _ in found for o, m in zip(z, x.get('label_mask', x['attention_mask']))]
+        z = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=KINDS[kind].fill)
+    else: z = torch.cat([z.detach().cpu() for z, *_ in found])
+    at = torch.cat([i for *_, i in found])
+    group = torch.cat([x.get('group', -1 - i) for _, _, x, i in found]) # a text without one is its own
+    if like is not None:
+        order = at.argsort()[torch.cat([i for _, i in buckets(each_text(numbered(like)))])]
+        z, group = z[order], group[order]
+    return by_group(z, group) if kind == 'ranking' else z, kind
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0062
 def guarantee(
@@ -193,6 +201,7 @@ def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
+    grouped:bool=False, # Are texts pairs of a query and a candidate, which stay with their query?
 )->tuple: # What to fit to, and texts set aside; of batches, batches of one text
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
@@ -208,8 +217,12 @@ def set_aside(
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (
         lambda o: tuple(split_batch(o)[0]['input_ids'][0].tolist()))
-    order = np.random.default_rng(seed).permutation(len(rows))
-    aside, fit = (sorted(o.tolist()) for o in np.split(order, [min(n, len(rows)//2)]))
+    if not grouped: of = [*range(len(rows))]
+    elif texts: of = np.unique([o[0] for o in rows], return_inverse=True)[1]
+    else: of = group_numbers((split_batch(o)[0], None) for o in rows)
+    order = np.random.default_rng(seed).permutation(max(of) + 1)
+    chosen = {*order[:min(n, len(order)//2)].tolist()}
+    aside, fit = ([i for i, k in enumerate(of) if (int(k) in chosen) == which] for which in (True, False))
     seen = {key(rows[i]) for i in aside}
     if twice := [i for i in fit if key(rows[i]) in seen]:
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")

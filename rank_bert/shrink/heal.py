@@ -16,10 +16,11 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
 from ..models.encoder import open_linears
-from ..models.kinds import Encoder, KINDS, loss_increase, prediction_of
+from ..models.kinds import Encoder, KINDS, by_group, loss_increase, prediction_of
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.batches import batches_from, buckets, each_text
+from ..data.search import pieces
+from ..models.batches import are_texts, batches_from, buckets, check_data, each_text, group_numbers
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -50,20 +51,21 @@ class Healing:
 # %% ../../nbs/shrink/heal.ipynb #31heal01
 @patch
 def see(self:Healing, model, rows):
-    "Run a model on texts; return predictions, their kind, hidden states (tokens, layers, width), numbers and lengths."
+    "Run a model on texts; return predictions, their kind, hidden states (tokens, layers, width), numbers and inputs."
     (x, y), = buckets([self.rows[i] for i in rows], **self.packing)
     view, seen, mask = Encoder(model), [], x['attention_mask'].bool()
     enc, is_embedder = view.base, view.kind == 'embedding'
     keep = lambda args, kwargs, out: seen.append(out if torch.is_tensor(out) else out[0])
     ends = [] if is_embedder else [enc.base_model]
-    with hooked([(m, keep) for m in [*map(enc.get_submodule, self.blocks), *ends]]):
+    with hooked([(m, keep) for m in [*map(enc.get_submodule, self.blocks), *ends]] if self.tokens else []):
         if is_embedder:
             out = embedding_features(model, x)
             z, kind = out['sentence_embedding'], 'embedding'
             seen.append(out['token_embeddings'])
         else: z, kind = prediction_of(model, x)
+    if not self.tokens: return z, kind, None, y.tolist(), x
     states = torch.stack([(h if h.shape[:2] == mask.shape else h.transpose(0, 1))[mask] for h in seen], 1)
-    return z[mask] if z.ndim > 2 else z, kind, states, y.tolist(), mask.sum(1).tolist()
+    return z, kind, states, y.tolist(), x
 
 # %% ../../nbs/shrink/heal.ipynb #5eea0004
 @patch
@@ -71,9 +73,12 @@ def targets(self:Healing, rows):
     "Compute what the dense model makes of some texts, or look it up: text -> prediction and hidden states."
     found = {i: self.wanted[i] for i in rows if i in self.wanted}
     if new := [i for i in rows if i not in found]:
-        with frozen(self.dense): z, _, states, y, sizes = self.see(self.dense, new)
-        made = dict(zip(y, zip(z.float().split(sizes if len(z) == len(states) else 1), states.bfloat16().split(sizes))))
-        self.memory -= states.numel()
+        with frozen(self.dense): z, _, states, y, x = self.see(self.dense, new)
+        mask = x['attention_mask'].bool()
+        each = [o[m] for o, m in zip(z.float(), mask)] if z.ndim > 2 else z.float().split(1)
+        hidden = [None]*len(y) if states is None else states.bfloat16().split(mask.sum(1).tolist())
+        made = dict(zip(y, zip(each, hidden)))
+        self.memory -= z.numel() + (0 if states is None else states.numel())
         if self.memory > 0: self.wanted |= made
         found |= made
     return found
@@ -81,9 +86,13 @@ def targets(self:Healing, rows):
 @patch
 def loss(self:Healing, rows):
     "Compare the model in training with the dense one on some texts."
-    z, kind, states, y, _ = self.see(self.model, rows)
+    z, kind, states, y, x = self.see(self.model, rows)
     wanted, hidden = zip(*map(self.targets(rows).get, y))
-    loss = KINDS[kind].divergence(torch.cat(wanted), z.float()).mean()
+    z, want, mask = z.float(), torch.cat(wanted), x['attention_mask'].bool()
+    if z.ndim > 2: want = z.detach().masked_scatter(mask[..., None], want)
+    if kind == 'ranking' and 'group' in x: want, z = (by_group(o, x['group']) for o in (want, z))
+    loss = KINDS[kind].divergence(want, z).mean()
+    if z.ndim > 2 and not KINDS[kind].angle: loss = loss*len(mask)/mask.sum() # a token
     if not self.tokens: return loss
     hidden = torch.cat(hidden).float()
     off = (states.float() - hidden).square().sum((0, 2))/hidden.square().sum((0, 2))
@@ -93,11 +102,12 @@ def loss(self:Healing, rows):
 @patch
 def batches(self:Healing):
     "Yield the numbers of texts of similar length, epoch after epoch."
-    sizes = torch.tensor([len(x['attention_mask']) for x, _ in self.rows])
+    sizes, of = torch.tensor([len(x['attention_mask']) for x, _ in self.rows]), torch.tensor(group_numbers(self.rows))
     for epoch in count():
         gen = torch.Generator().manual_seed(1000*self.seed + epoch)
-        order = torch.randperm(len(sizes), generator=gen)
-        found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
+        order = torch.randperm(int(of.max()) + 1, generator=gen)
+        if len(order) < len(of): found = order[of].argsort(stable=True).split(self.bs) # the candidates of a query together
+        else: found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
         for i in torch.randperm(len(found), generator=gen): yield found[i].tolist()
 
 # %% ../../nbs/shrink/heal.ipynb #dc0488d2
@@ -181,16 +191,20 @@ def heal(
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
+    if Encoder(dense).embeds and are_texts(texts := check_data(texts)) and isinstance(texts[0], str):
+        texts = pieces(texts, seed, every=True) # short texts take fewer seconds a step
     rows = list(each_text(batches_from(small, texts)))
     if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).tolist()
-    n = min(holdout, len(rows)//4)
+    of = torch.tensor(group_numbers(rows))
+    order = torch.randperm(int(of.max()) + 1, generator=torch.Generator().manual_seed(seed))
+    if len(order) < len(of): order = order[of].argsort(stable=True) # the candidates of a query together
+    order, n = order.tolist(), min(holdout, len(rows)//4)
     held = [{k: v[None] for k, v in rows[i][0].items()} for i in order[:n]]
     healing = Healing(dense, small, [rows[i] for i in order[n:]], lr, bs, seed, tokens)
     before = loss_increase(dense, small, held)
     with torch.enable_grad(): healing.run(minutes, steps, progress)
     after = loss_increase(dense, healing.model, held)
-    done = Heal(before, after, len(healing.rows), healing.step, n, healing.seconds, Encoder(dense).kind == 'embedding', healing.stopped)
+    done = Heal(before, after, len(healing.rows), healing.step, n, healing.seconds, Encoder(dense).embeds, healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
     new.heal = done

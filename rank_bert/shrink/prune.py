@@ -13,6 +13,7 @@ from collections import namedtuple
 from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.interpolate import PchipInterpolator
+from ..models.hooks import with_own_modules
 from ..models.kinds import Encoder
 from .allocate import Choices, get_cost, layer_choices
 from .calibrate import Calibration, fingerprint
@@ -154,8 +155,7 @@ def pruned(
     picks = [(o, k) for o, k in picks if len(k.keep) < o.outer.shape[1]]
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
-    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()} if forget else None
-    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model, shared)
+    new = prune_heads(model, drop, calibration) if drop else with_own_modules(model) if forget else copy.deepcopy(model)
     stats, enc = calibration if forget else dict(calibration), Encoder(new)
     for o, k in picks:
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))

@@ -19,7 +19,7 @@ from ..models.encoder import linears, open_linears
 from ..models.kinds import Encoder, KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
-from ..models.batches import TextTokens, batches_from, buckets_for, each_text, warn_few
+from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
 from .blocks import BlockCall, StopForward, blocks_of, skipping
@@ -261,10 +261,12 @@ def hold_out(
     holdout:float, # Fraction to judge by
 )->tuple: # Batches of one text to fit on, and those to judge by
     "Split texts into two parts."
-    rows = [{k: v[None] for k, v in x.items()} for x, _ in each_text(batches, n_samples)]
-    every = round(1/holdout) if holdout else len(rows) + 1
-    held = rows[every - 1::every] or (rows[-1:] if holdout else [])
-    fit = [r for i, r in enumerate(rows) if (i + 1) % every] if len(rows) >= every else rows[:len(rows) - len(held)]
+    texts = [*each_text(batches, n_samples)]
+    rows, of = [{k: v[None] for k, v in x.items()} for x, _ in texts], group_numbers(texts)
+    n = max(of, default=-1) + 1
+    every = round(1/holdout) if holdout else n + 1
+    out = {*range(every - 1, n, every)} or ({n - 1} if holdout else set())
+    fit, held = ([r for r, k in zip(rows, of) if (k in out) == which] for which in (False, True))
     if not fit:
         raise ValueError(f"refit needs texts to fit on and to hold out, got {len(rows)} in all: pass more batches, "
             "or a recipe without refit")
@@ -279,8 +281,7 @@ def divergences(
     "Measure how far the predictions of several models are from the dense one's."
     found = []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
-        ds = torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others])
-        found.append((ds*mask).sum(-1) if ds.ndim > 2 else ds)
+        found.append(torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others]))
     return torch.cat(found, 1)
 
 def choose_refit(
@@ -332,7 +333,7 @@ def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge,
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
-        if Encoder(new).st is None: return new, None
+        if Encoder(new).st is None or Encoder(new).kind != 'embedding': return new, None
         return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit41
@@ -358,7 +359,7 @@ def refit(
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
     for m in (dense, before, small): (check_head if holdout else Encoder)(m)
-    angle = Encoder(dense).kind == 'embedding'
+    angle = Encoder(dense).embeds
     _check_models(dense, before, small)
     fit, held = hold_out(batches_from(dense, batches), n_samples, holdout)
     if calibration is None:
@@ -373,7 +374,7 @@ def refit(
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
             plain, old = (head_layers(Encoder(options[k]).base) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
-        if head and Encoder(small).st is not None:
+        if head and known is not None:
             options['layers and map'] = aligned(dense, new, fit, held or fit, known=known)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)

@@ -141,9 +141,9 @@ def cotangent(
     "Run a model, and find what to pull back through it."
     z, kind = prediction_of(model, x)
     row = KINDS[kind]
-    if kind == 'embedding': z = nn.functional.normalize(z.float(), dim=-1)
+    if row.angle: z = row.unit(z)
     if fisher == 'true': v = row.draw(z.detach(), gen)
-    elif kind == 'embedding' or z.ndim > 2:
+    elif row.angle or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
     elif y is None:
@@ -155,7 +155,7 @@ def cotangent(
             raise ValueError(f"fisher='empirical' needs labels, {f'0 to {n - 1}' if classes else 'all finite'}, "
                 f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
         v = row.gradient(z.detach(), y.to(z.device))
-    return z, v*x['attention_mask'][..., None].to(v) if z.ndim > 2 else v
+    return z, v
 
 # %% ../../nbs/shrink/statistics.ipynb #cfc7ed1d
 class LayerStatistics:

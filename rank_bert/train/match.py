@@ -94,6 +94,7 @@ def classifier_for(
         raise ValueError(f'this CrossEncoder passes scores through {act}, and puts {prompt!r} before texts; a learner does '
                          'neither: train it with sentence-transformers, or pass the model in it, model[0].model')
     hf = Encoder(check_whole(model)).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf.weights_from = getattr(hf, 'weights_from', 'a module')
     if not pooling and Encoder(hf).kind == 'embedding':
         raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None

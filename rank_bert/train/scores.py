@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np, torch
 from fastai.metrics import AccumMetric
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import kendalltau, pearsonr, spearmanr
 from sklearn import metrics as skm
 
 from ..checks import check_name
@@ -53,6 +53,49 @@ def score(
     preds = KINDS[kind].decide(logits, 0).cpu().numpy()
     targs = torch.as_tensor(targets).cpu().numpy()
     return {n: float(METRICS[n](targs, preds)) for n in names}
+
+# %% ../../nbs/train/scores.ipynb #ent1ty02
+def entities(
+    tags:list, # One tag a word, such as 'B-person', 'I-person' or 'O'
+)->list: # `[kind, first word, last word]` of each
+    "Find the entities in a row of tags."
+    found, last = [], None
+    for i, tag in enumerate(tags):
+        head, _, kind = tag.partition('-') if '-' in tag else ('I', '', tag)
+        if tag == 'O': kind = None
+        elif kind == last and head not in ('B', 'S', 'U'): found[-1][2] = i
+        else: found.append([kind, i, i])
+        last = kind
+    return found
+
+def entity_scores(
+    want:list, # Of each text, the right tag of each word
+    got:list, # Of each text, the tags that a model gives
+)->dict: # `precision`, `recall` and `f1` over all entities
+    "Score the entities that a tagger finds."
+    a, b = ({(i, *o) for i, tags in enumerate(t) for o in entities(tags)} for t in (want, got))
+    p, r = len(a & b)/max(1, len(b)), len(a & b)/max(1, len(a))
+    return dict(precision=p, recall=r, f1=2*p*r/max(p + r, 1e-12))
+
+# %% ../../nbs/train/scores.ipynb #ent1ty05
+def ranking_scores(
+    queries, # Of each pair of a query and a candidate, the query
+    grades, # How good the candidate is; 0 if it is not
+    scores, # What a model gives
+    dense=None, # What another one gives
+)->dict: # `ndcg@10` and `mrr@10`, and `tau` to the other model
+    "Score the order of each query's candidates."
+    groups, res = {}, []
+    for i, q in enumerate(queries): groups.setdefault(q, []).append(i)
+    grades, scores = np.asarray(grades, float).clip(0), np.asarray(scores, float)
+    for at in groups.values():
+        g, s = grades[at], scores[at]
+        if len(g) < 2 or not g.any(): continue
+        places = np.flatnonzero(g[np.argsort(-s, kind='stable')])
+        res.append([skm.ndcg_score([g], [s], k=10), 1/(1 + places[0]) if places[0] < 10 else 0.])
+        if dense is not None: res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
+    if res: return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
+    raise ValueError('no query has two candidates, and one of them a grade above 0, so there is no order to score')
 
 # %% ../../nbs/train/scores.ipynb #c6aa963f
 class HeadMetric(AccumMetric):
