@@ -110,7 +110,9 @@ def _say_compressed(model, scores, folder, out, was, dense, remote_code):
     "Print what was done to a model, and where it is."
     done, exported = getattr(model, 'compression', None), hasattr(model, 'exported')
     if done: say(str(done))
-    if done and done.embedding_rank: say(f'word embedding: rank {done.embedding_rank}')
+    if done and (blocks := done.embedding_rank):
+        blocks = [[None, blocks]] if isinstance(blocks, int) else blocks
+        say('word embedding: ' + ', '.join(f'{n:,} words ' *bool(n) + (f'at rank {r}' if r else 'dense') for n, r in blocks))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/hf.html.md"""
 __all__ = ['write_remote_code']
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0003
-import json, shutil
+import json, re, shutil
 from importlib.resources import files
 from pathlib import Path
 import torch
@@ -22,7 +22,7 @@ from ..models.folder import encoder_folder
 from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
     record_plan)
-from .structure import reshape_heads, reshape_neurons
+from .structure import reshape_heads, reshape_neurons, reshape_words
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):
@@ -32,6 +32,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         version:int=VERSION, # Of this format
         heads:dict=None, # Attention block -> [heads, features of each], where they differ from the config
         neurons:dict=None, # Layer out of the neurons -> their number, where it differs from the config
+        blocks:list=None, # Words of each block of the word embedding, where it has blocks
         tied:dict=None, # Another name of a module that is used twice -> its first name
         **kwargs,
     ):
@@ -42,7 +43,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version
-        self.heads, self.neurons, self.tied = heads or {}, neurons or {}, tied or {}
+        self.heads, self.neurons, self.blocks, self.tied = heads or {}, neurons or {}, blocks or [], tied or {}
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0016
 class RankPlanQuantizer(HfQuantizer):
@@ -61,6 +62,7 @@ class RankPlanQuantizer(HfQuantizer):
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         reshape_heads(model, self.quantization_config.heads)
         reshape_neurons(model, self.quantization_config.neurons)
+        if self.quantization_config.blocks: reshape_words(model, self.quantization_config.blocks)
         prefix = f'{model.base_model_prefix}.'
         tied = {full_name(model, b): full_name(model, a) for b, a in self.quantization_config.tied.items()}
         for b, a in tied.items(): model.set_submodule(b, model.get_submodule(a))
@@ -118,7 +120,8 @@ def write_remote_code(
     config = AutoConfig.from_pretrained(place, trust_remote_code=False)
     known = type(config).__module__.startswith('transformers.')
     with torch.device('meta'): names = {n for n, _ in AutoModel.from_config(config).named_modules()} if known else ()
-    named = *record['plan'], *record.get('heads', ()), *record.get('neurons', ())
+    plan = (re.sub(r'\.t\d+$', '', n) for n in record['plan']) # of a block
+    named = *plan, *record.get('heads', ()), *record.get('neurons', ())
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:
         raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so only '
             'rank_bert opens it: leave the code out, or save to_dense(model)')

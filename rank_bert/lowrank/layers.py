@@ -13,6 +13,7 @@ from fastcore.basics import patch
 from ..checks import check_count
 from ..models.kinds import Encoder
 from .linalg import all_finite, to_float64, truncated_svd
+from .remote import BlockEmbedding
 
 # %% ../../nbs/lowrank/layers.ipynb #fcb2a396
 def break_even(
@@ -163,13 +164,13 @@ class LowRankEmbedding(nn.Module):
 # %% ../../nbs/lowrank/layers.ipynb #c2316634
 @patch(cls_method=True)
 def from_factors(cls:LowRankEmbedding,
-    table:torch.Tensor, # (words, rank)
+    table:torch.Tensor, # (words, rank), of all words or of some
     up:torch.Tensor, # (out, rank)
     old:nn.Module, # The embedding it replaces
 ):
     "Make an embedding from two factors, in place of `old`."
-    w = next(old.parameters())
-    new = blank_like(cls, old.num_embeddings, old.embedding_dim, table.shape[1], old.padding_idx, like=w)
+    w, whole = next(old.parameters()), len(table) == old.num_embeddings
+    new = blank_like(cls, len(table), old.embedding_dim, table.shape[1], old.padding_idx if whole else None, like=w)
     with torch.no_grad():
         scale = (up.norm(dim=0)/table.norm(dim=0).clamp_min(1e-300)).sqrt().clamp_min(1e-150)
         new.down.weight.copy_(table*scale)
@@ -192,6 +193,18 @@ def to_dense(self:LowRankEmbedding)->nn.Embedding: # Looks up the same vectors
     "Multiply the factors into a dense embedding."
     frozen = not self.up.weight.requires_grad
     return nn.Embedding.from_pretrained(self.weight.detach(), frozen, self.padding_idx).train(self.training)
+
+# %% ../../nbs/lowrank/layers.ipynb #layblk02
+@patch
+def to_dense(self:BlockEmbedding)->nn.Embedding: # Looks up the same vectors
+    "Put the rows of all blocks into one dense embedding."
+    frozen = not next(self.parameters()).requires_grad
+    return nn.Embedding.from_pretrained(self.weight.detach(), frozen).train(self.training)
+
+@patch(as_prop=True)
+def rank(self:BlockEmbedding)->list: # [words, rank], or [words, None] where they are dense
+    "List the blocks."
+    return [[n, getattr(t, 'rank', None)] for t, n in zip(self.tables, self.sizes)]
 
 # %% ../../nbs/lowrank/layers.ipynb #2c33c734
 def layer_shape(

@@ -34,6 +34,31 @@ class Factors(nn.Module):
         w = self.down.weight
         return self.up(w) if isinstance(self.down, nn.Embedding) else self.up.weight@w
 
+# %% ../../nbs/lowrank/remote.ipynb #rem00019
+class BlockEmbedding(nn.Module):
+    "A word embedding in blocks of words, each with a table of its own."
+    padding_idx = None
+    def __init__(self,
+        tables:list, # Embeddings, dense or thin
+        place:torch.Tensor, # (words,), row of each word in the tables one below another
+    ):
+        super().__init__()
+        self.sizes = [t.num_embeddings for t in tables]
+        for i, t in enumerate(tables): self.add_module(f't{i}', t) # a number alone would look like a layer's
+        self.register_buffer('place', place.to(torch.int32))
+
+    tables = property(lambda self: [*self.children()])
+    num_embeddings = property(lambda self: sum(self.sizes))
+    embedding_dim = property(lambda self: self.tables[0].embedding_dim)
+    weight = property(lambda self: torch.cat([t.weight for t in self.tables])[self.place.long()])
+    def forward(self, ids):
+        at, out, start = self.place[ids], None, 0
+        for t, n in zip(self.tables, self.sizes):
+            rows = t((at - start).clamp(0, n - 1))
+            out = rows if out is None else torch.where((at >= start)[..., None], rows, out)
+            start += n
+        return out
+
 # %% ../../nbs/lowrank/remote.ipynb #rem00009
 def of_kept_heads(module, args, kwargs):
     "Take the part of the kept heads of inputs `(texts, heads, length, length)`."
@@ -50,7 +75,7 @@ class FactorsConfig(QuantizationConfigMixin):
     "The part of `config.json` that says which layers are thin."
     def __init__(self, version=None, **entries):
         if version != 2: raise ValueError(f'this file opens version 2 of factorised layers, and config.json has {version!r}')
-        self.__dict__.update(dict(heads={}, neurons={}, version=version) | entries)
+        self.__dict__.update(dict(heads={}, neurons={}, blocks=None, version=version) | entries)
 
 class FactorsQuantizer(HfQuantizer):
     "Gives a model layers of the shapes in the file, before transformers loads their weights."
@@ -61,6 +86,11 @@ class FactorsQuantizer(HfQuantizer):
     def update_weight_conversions(self, weight_conversions, model): return []
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         record, prefix, shapes, new = self.quantization_config, f'{model.base_model_prefix}.', {}, {}
+        if record.blocks:
+            old = model.get_input_embeddings()
+            like = dict(device=old.weight.device, dtype=old.weight.dtype)
+            tables = [nn.Embedding(n, old.embedding_dim, **like) for n in record.blocks]
+            model.set_input_embeddings(BlockEmbedding(tables, torch.empty(sum(record.blocks), device=old.weight.device)))
         modules, inside = {n.removeprefix(prefix): m for n, m in model.named_modules()}, {*model.base_model.modules()}
         if checkpoint_files is None: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
         for file in checkpoint_files:
