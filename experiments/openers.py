@@ -27,6 +27,10 @@ answer = SentenceTransformer(folder, backend='onnx').encode(texts)"""),
     "SentenceTransformer(backend='openvino')": ('sentence-transformers', 'encoder_openvino', """
 from sentence_transformers import SentenceTransformer
 answer = SentenceTransformer(folder, backend='openvino').encode(texts)"""),
+    "SentenceTransformer(backend='openvino'), float32": ('sentence-transformers', 'encoder_openvino', """
+from sentence_transformers import SentenceTransformer
+exact = dict(ov_config=dict(INFERENCE_PRECISION_HINT='f32'))
+answer = SentenceTransformer(folder, backend='openvino', model_kwargs=exact).encode(texts)"""),
     "CrossEncoder(backend='onnx')": ('sentence-transformers', 'pair', """
 import torch
 from sentence_transformers import CrossEncoder

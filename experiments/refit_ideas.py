@@ -18,6 +18,7 @@ from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of
 from rank_bert.models.batches import choose_texts, buckets_for
 from rank_bert.models.hooks import frozen
+from rank_bert.shrink.compress import compress
 from rank_bert.shrink.calibrate import calibrate, fingerprint
 from rank_bert.models.sizes import dense_size
 from rank_bert.shrink.recipe import Job, parse, run
@@ -26,7 +27,6 @@ from rank_bert.shrink.decomposition import Decomposition
 from rank_bert.shrink.heads import truncate_heads
 from rank_bert.lowrank.layers import LowRankLinear, replace_layers
 from rank_bert.lowrank.linalg import damped_root, to_float64, truncated_svd
-from rank_bert.shrink.prune import prune_neurons
 from rank_bert.lowrank.plan import to_dense
 from rank_bert.shrink.refit import fit_low_rank, refit
 from rank_bert.shrink.statistics import cotangent
@@ -180,6 +180,12 @@ def _shared_refit_block(shared, old):
 
 def _is_ffn(l): return l.role in ('ffn_in', 'ffn_out')
 
+def narrower(b, keep):
+    "Leave out neurons until the feed-forward layers keep a fraction of their weights."
+    sizes = {l.name: l.module.weight.numel() for l in linears(b.model)}
+    ffn = sum(sizes[l.name] for l in linears(b.model) if _is_ffn(l))/sum(sizes.values())
+    return compress(b.model, 1 - (1 - keep)*ffn, b.calibration, 'neurons(levels=12)')
+
 @idea
 def neurons(b, budget):
     "Neurons instead of ranks: the feed-forward layers keep that share of their neurons, attention its ranks."
@@ -187,7 +193,7 @@ def neurons(b, budget):
     attention = {n: (None if n in ffn else r) for n, r in plan.items()}
     shapes = b.decomposed.shapes
     share = sum(plan[n]*sum(shapes[n]) for n in ffn if plan[n])/sum(shapes[n][0]*shapes[n][1] for n in ffn)
-    pruned = prune_neurons(b.model, share, b.calibration)
+    pruned = narrower(b, share)
     yield 'feed-forward only, neurons', pruned
     yield 'feed-forward only, ranks', b.decomposed.truncate({n: (r if n in ffn else None) for n, r in plan.items()})
     d = Decomposition(pruned, 'kfac', b.calibrated(pruned), progress=False)
@@ -198,7 +204,7 @@ def both(b, budget):
     "Fewer neurons, and low rank for what is left of the matrices, at the same number of weights."
     total = sum(m*n for m, n in b.decomposed.shapes.values())
     for fraction in (.75, .5):
-        pruned = prune_neurons(b.model, fraction, b.calibration)
+        pruned = narrower(b, fraction)
         cal = b.calibrated(pruned)
         d = Decomposition(pruned, 'kfac', cal, progress=False)
         small = d.truncate(d.plan(budget*total/sum(m*n for m, n in d.shapes.values())))

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/commands/compress.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/compress.ipynb #cc000003
-import shutil
+import shutil, warnings
 from shlex import quote
 from dataclasses import asdict, replace
 from functools import partial
@@ -64,7 +64,7 @@ def megabytes(folder:str|Path)->float:
     "Add up the sizes of the files in a folder."
     return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
 
-def _write_model(model, tokenizer, dense, was, folder):
+def _write_model(model, tokenizer, dense, remote_code, was, folder):
     "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
     from rank_bert.models.kinds import Encoder
     tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
@@ -73,6 +73,7 @@ def _write_model(model, tokenizer, dense, was, folder):
             new = folder/o.relative_to(exported.folder)
             new.mkdir() if o.is_dir() else shutil.copyfile(o, new)
         return
+    from rank_bert.lowrank.hf import write_remote_code
     from rank_bert.lowrank.plan import to_dense
     from rank_bert.models.opener import open_model, quiet_transformers
     sentences = sentence_class(was)
@@ -84,6 +85,9 @@ def _write_model(model, tokenizer, dense, was, folder):
     with quiet_transformers():
         (to_dense(model) if dense else model).save_pretrained(str(folder))
         if tokenizer is not None and not sentences: tokenizer.save_pretrained(folder)
+    if not remote_code: return
+    try: write_remote_code(folder)
+    except ValueError as e: warnings.warn(f'saved without its code: {e}') # what compress did must not be lost
 
 # %% ../../nbs/commands/compress.ipynb #cc000018
 def _results_of(model, scores, settings):
@@ -102,7 +106,7 @@ def _results_of(model, scores, settings):
         weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../../nbs/commands/compress.ipynb #cc000025
-def _say_compressed(model, scores, folder, out, was, dense):
+def _say_compressed(model, scores, folder, out, was, dense, remote_code):
     "Print what was done to a model, and where it is."
     done, exported = getattr(model, 'compression', None), hasattr(model, 'exported')
     if done: say(str(done))
@@ -111,7 +115,8 @@ def _say_compressed(model, scores, folder, out, was, dense):
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:
         library = 'sentence-transformers' if sentence_class(out) else 'transformers'
-        say(f'{library} opens it after `import rank_bert`, and by itself what you write with --dense')
+        other = 'or with trust_remote_code=True' if remote_code else 'and by itself what you write with --dense'
+        say(f'{library} opens it after `import rank_bert`, {other}')
     engine = done.speedup.engine.split('-') if done and done.speedup and '-' in done.speedup.engine else []
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
     say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}{options}']))
@@ -124,6 +129,7 @@ def compress(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
     recipe:str=None, # Parts joined by +, such as kfac+retune+int8 (default: what the model bears of neurons+kfac+refit)
     dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
+    remote_code:bool=False, # Write the code with which trust_remote_code=True opens it where rank_bert is not installed
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
@@ -138,6 +144,9 @@ def compress(
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
+    if remote_code and (dense or parts and parts[-1].last):
+        raise ValueError(f'{option("remote_code")} is for a folder of factors, and {option("dense") if dense else parts[-1]} '
+            'writes another: leave one of them out')
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
     end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe
@@ -155,6 +164,6 @@ def compress(
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     results = _results_of(model, scores, settings)
-    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, was), results)
-    _say_compressed(model, scores, was, out, size, dense)
+    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, remote_code, was), results)
+    _say_compressed(model, scores, was, out, size, dense, remote_code)
     return results

@@ -34,6 +34,8 @@ from transformers import {auto}
 model = {auto}.from_pretrained("the name of this model, or its folder")
 ```
 
+If `modeling_rank_bert.py` is beside the weights, `trust_remote_code=True` opens it without that.
+
 Multiply the factors out to get a model that transformers opens by itself:
 
 ```python

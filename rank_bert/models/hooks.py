@@ -71,6 +71,13 @@ def hooked(
     finally:
         for h in handles: h.remove()
 
+# %% ../../nbs/models/hooks.ipynb #shm0d002
+def with_own_modules(
+    model:nn.Module, # Any module
+)->nn.Module: # A copy; do not train it
+    "Copy a model whose weights stay where they are."
+    return copy.deepcopy(model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()})
+
 # %% ../../nbs/models/hooks.ipynb #w0r1t011
 def as_written(
     model:nn.Module, # A transformers model, or any module that contains one

@@ -11,8 +11,7 @@ __all__ = ['parameter_parts', 'encoder_params']
 import re
 from math import prod
 import torch.nn as nn
-from .encoder import linears
-from .encoder import Encoder
+from .encoder import linears, Encoder
 
 # %% ../../nbs/models/sizes.ipynb #19d97433
 def parameter_parts(

@@ -30,11 +30,10 @@ from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VE
     run_longest, write_manifest)
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
-from ..models.kinds import KINDS, by_group, check_whole, prediction_of
 from ..models.hooks import frozen, set_attr
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
@@ -379,6 +378,9 @@ def export(
     promised = record.pop('guarantee', None) # of the model in PyTorch, in float32
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
+        if any(is_a(m, 'Dense') and isinstance(m.activation_function, torch.nn.Identity) for m in graph.model):
+            raise ValueError(f'{pooling_of(source.model)}: no map can go before this pooling, where other programs would see it: '
+                'compress the dense model again with refit(head=False), which adds none')
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
             'graph gives its embedding without the tokens, for Predictor and the page')
     if form.to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):

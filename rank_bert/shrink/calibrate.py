@@ -126,6 +126,12 @@ def release_memory():
     "Give freed memory back to the system, where the allocator can."
     if sys.platform == 'linux' and (trim := getattr(ctypes.CDLL(None), 'malloc_trim', None)): trim(0)
 
+def freeing(items):
+    "Pass items on, and give freed memory back after each."
+    for o in items:
+        yield o
+        release_memory()
+
 # %% ../../nbs/shrink/calibrate.ipynb #02d4c583
 @torch.inference_mode(False)
 def calibrate(

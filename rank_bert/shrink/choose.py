@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/choose.html.md"""
 __all__ = ['shapes_of']
 
 # %% ../../nbs/shrink/choose.ipynb #cho00003
-import time
+import copy, time
 from dataclasses import replace
 from functools import partial
 import numpy as np
@@ -16,7 +16,7 @@ from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
-from .calibrate import release_memory
+from .calibrate import freeing, release_memory
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
 from .decompose import DECOMPOSITIONS
 from .decomposition import CompressionRecord, Decomposition, cost_for, smallest_plan
@@ -51,14 +51,15 @@ def _narrow(step, kinds, method, steps, price, fixed):
     each = config.multiple_of, bool(method)
     def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
-        return parts, [pruning_choices(o, stats, price, *each) for o in parts]
+        return parts, [pruning_choices(o, stats, price, *each) for o in freeing(parts)]
     parts, choices = step.cached('prunables', (kinds, steps, str(fixed), config.cost, *each), prunables_of) # for all budgets
-    rest = shapes.keys() - {l.name for o in parts for l in (*o.inner, o.outer)}
+    rest = set(shapes) - {l.name for o in parts for l in (*o.inner, o.outer)}
+    rest = [n for n in shapes if n in rest]
     if method:
         spectra = _decomposed(step, method).spectra
         others = [layer_choices(spectra[n], *shapes[n], price, config.multiple_of, (fixed[n],) if n in fixed else (), n)
-            for n in shapes if n in rest]
-    else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in shapes if n in rest]
+            for n in freeing(rest)]
+    else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
     picks = _within(choices + others, config, _total(price, shapes_of(step.job.dense).values()), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
@@ -109,7 +110,7 @@ def choose(
             for s in stats.values(): s.pop('weighted_covariance', None)
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
-        new = thin if thin is not step.model else pruned(thin, stats, [])[0]
+        new = copy.deepcopy(thin) # which shares weights with the dense model
         new.compression = CompressionRecord(plan, encoder_params(new))
     done, left = new.compression, dense_size(thin)/dense_size(job.dense)
     enc = Encoder(new)

@@ -148,6 +148,7 @@ class CompressionRecord:
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
     angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
     recipe:str = None # The whole recipe
+    cut:int = 0 # Texts of which it learned one sentence, see `pieces`
     words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
     guarantee:object = None # The `Guarantee` that it keeps, None where none was asked for
     speedup:object = None # The `Speedup` that was measured, None where none was asked for
@@ -169,6 +170,7 @@ def __str__(self:CompressionRecord):
         f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
+        + (f'; learned one sentence of each of {self.cut:,} long texts' if self.cut else '')
         + ''.join(f'; {o}' for o in (self.words, self.refit, self.heal) if o)
         + ''.join(f'. {o}' for o in (self.guarantee, self.speedup) if o))
 

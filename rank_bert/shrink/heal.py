@@ -16,11 +16,11 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
 from ..models.encoder import open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, KINDS, by_group, loss_increase, prediction_of
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
-from ..models.kinds import KINDS, by_group, loss_increase, prediction_of
-from ..models.batches import batches_from, buckets, each_text, group_numbers
+from ..data.search import pieces
+from ..models.batches import are_texts, batches_from, buckets, check_data, each_text, group_numbers
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -191,6 +191,8 @@ def heal(
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
+    if Encoder(dense).embeds and are_texts(texts := check_data(texts)) and isinstance(texts[0], str):
+        texts = pieces(texts, seed, every=True) # short texts take fewer seconds a step
     rows = list(each_text(batches_from(small, texts)))
     if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
     of = torch.tensor(group_numbers(rows))

@@ -8,15 +8,15 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/prune.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/prune.ipynb #0joint03
-import copy, math
+import copy
 from collections import namedtuple
 from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.interpolate import PchipInterpolator
-from ..checks import check_fraction
+from ..models.hooks import with_own_modules
 from ..models.kinds import Encoder
-from .allocate import Choices, get_cost, layer_choices, optimal
-from .calibrate import Calibration, check_calibration, fingerprint
+from .allocate import Choices, get_cost, layer_choices
+from .calibrate import Calibration, fingerprint
 from .heads import head_importance, prune_heads
 from ..lowrank.layers import refuse_adapters
 from ..lowrank.linalg import damped_root, gram_singular_values, to_float64
@@ -155,8 +155,7 @@ def pruned(
     picks = [(o, k) for o, k in picks if len(k.keep) < o.outer.shape[1]]
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
-    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()} if forget else None
-    new = prune_heads(model, drop, calibration) if drop else copy.deepcopy(model, shared)
+    new = prune_heads(model, drop, calibration) if drop else with_own_modules(model) if forget else copy.deepcopy(model)
     stats, enc = calibration if forget else dict(calibration), Encoder(new)
     for o, k in picks:
         for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
@@ -167,23 +166,3 @@ def pruned(
     record_plan(enc.base)
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}
     return new, Calibration(stats, **about, prints=fingerprint(new))
-
-# %% ../../nbs/shrink/prune.ipynb #0a16e9cc
-@torch.inference_mode(False)
-def prune_neurons(
-    model:nn.Module, # A transformers model, or any module that contains one; untouched
-    keep:float, # Fraction of the weights of the feed-forward layers to keep, in (0, 1]
-    calibration:Calibration, # Of the model
-    steps:int=12, # Numbers of neurons to choose from, for each layer
-)->nn.Module: # A copy with fewer neurons
-    "Leave out the feed-forward neurons that the others make up for best."
-    check_fraction(keep, 'keep')
-    check_calibration(calibration, model)
-    parts = prunables(model, calibration, 'neurons', steps)
-    choices = [pruning_choices(o, calibration, ranks=False) for o in parts]
-    least, full = (sum(c.costs[i] for c in choices) for i in (0, -1))
-    if keep*full < least:
-        raise ValueError(f"keep must be at least {math.ceil(1e4*least/full)/1e4} with this number of steps, got "
-            f"{keep!r}: raise `steps`")
-    picks = optimal(choices, keep*full*(1 + 1e-12))[0]
-    return pruned(model, calibration, [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)])[0]

@@ -11,13 +11,14 @@ __all__ = ['PARTS', 'part', 'parse', 'recipes']
 import ast, copy, inspect, re, time
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-import pandas as pd, torch.nn as nn
+import pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
+from ..data.search import is_search_folder, pieces, read_search, search_texts
 from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul
 from ..lowrank.plan import expand_fixed_ranks
-from ..models.batches import batches_from, choose_texts, split_batch, warn_few
-from ..models.hooks import as_written
+from ..models.batches import are_texts, batches_from, check_data, choose_texts, split_batch, warn_few
+from ..models.hooks import as_written, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
@@ -43,11 +44,12 @@ class Job:
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
         once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
-        self.encoder = Encoder(copy.deepcopy(Encoder(model).model)) # a copy is not compiled, either
+        self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
         self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
+        if is_search_folder(data): data = search_texts(read_search(data))
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
-        self.data, self.aside = data, None
+        self.data, self.aside, self.cut = data, None, 0
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
             grouped=self.encoder.kind == 'ranking')
         self.cache, self.results, self.cache_hits = {}, {}, []
@@ -59,9 +61,14 @@ class Job:
     def texts(self)->list: # Batches of one text to learn from; None if there are none
         "Read the data and choose texts, when a part first asks for them."
         if self.data is None or self.ready: return None
-        batches = batches_from(self.dense, self.data.dls.train.new() if self.learner else self.data)
+        data, n, seed = self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
         how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
-        texts = choose_texts(batches, self.config.n_samples, how, seed=self.config.seed)
+        if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
+            order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+            drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
+            data = pieces(drawn, seed)
+            self.cut = sum(a != b for a, b in zip(data, drawn))
+        texts = choose_texts(batches_from(self.dense, data), n, how, seed=seed)
         warn_few(self.dense, texts)
         if not (self.learner and self.aside): return texts
         ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
@@ -349,7 +356,7 @@ def run(
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
     done = record_of(new) if result.job else getattr(new, 'compression', None)
     if new is not job.dense and done is not None:
-        new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds,
+        new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut,
             budget=config.budget or done.budget, words=result.job and result.job.encoder.tokenizer.kept_words)
     if result.exported: new.exported = result.exported
     return result

@@ -16,10 +16,9 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_fraction, check_positive
 from ..models.encoder import linears, open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import Encoder, KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
-from ..models.kinds import KINDS, check_head, predictions
 from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, warn_few
 from ..models.hooks import frozen, hooked
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd

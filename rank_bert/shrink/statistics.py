@@ -12,8 +12,7 @@ import math
 from functools import partial
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.kinds import Encoder
-from ..models.kinds import KINDS, prediction_of
+from ..models.kinds import Encoder, KINDS, prediction_of
 from ..lowrank.linalg import to_float64
 from ..models.batches import TextTokens
 

@@ -16,10 +16,9 @@ from torch import nn
 from ..data.labels import is_unnamed, match_labels
 from ..io import expanded
 from ..models.folder import check_length
-from ..models.kinds import Encoder
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
-from ..models.kinds import check_whole
-from ..models.kinds import Encoder
+from ..models.embedder import is_a, prompted
+from ..models.kinds import Encoder, check_whole
 from ..models.opener import get_tokenizer
 from ..models.classifier import PooledConfig, pooled_classifier
 from ..settings import option
@@ -90,7 +89,12 @@ def classifier_for(
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
     given, tok = isinstance(model, nn.Module), dls.tokenizer
+    act, prompt = type(getattr(model, 'activation_fn', nn.Identity())).__name__, prompted(model, [''])[0]
+    if given and (act != 'Identity' or prompt) and is_a(model, 'CrossEncoder'):
+        raise ValueError(f'this CrossEncoder passes scores through {act}, and puts {prompt!r} before texts; a learner does '
+                         'neither: train it with sentence-transformers, or pass the model in it, model[0].model')
     hf = Encoder(check_whole(model)).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf.weights_from = getattr(hf, 'weights_from', 'a module')
     if not pooling and Encoder(hf).kind == 'embedding':
         raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None

@@ -1,4 +1,4 @@
-"""Make a shallower copy of an encoder, or one whose layers share their weights.
+"""Make a shallower copy of an encoder.
 
 Docs: https://rank-bert.github.io/rank_bert/train/student.html.md"""
 
@@ -17,23 +17,6 @@ from ..models.encoder import linears
 from ..lowrank.plan import plan_of, record_plan
 from .learner import model_of
 
-# %% ../../nbs/train/student.ipynb #07bd1a56
-def _block_list(enc):
-    "Find the `nn.ModuleList` that holds the layers of an encoder."
-    first = linears(enc)[0]
-    return enc.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
-
-# %% ../../nbs/train/student.ipynb #30a63115
-def _layer_lists(config, n):
-    "Find the settings of `config` that are lists with an entry for each of `n` layers."
-    named = lambda k: k == 'layer_types' or k.endswith('_layers')
-    return {k: v for k, v in vars(config).items() if named(k) and isinstance(v, (list, tuple)) and len(v) == n}
-
-def _encoder_configs(enc):
-    "List the configs inside an encoder, each once."
-    from transformers import PreTrainedModel # takes seconds to import
-    return list({id(m.config): m.config for m in enc.modules() if isinstance(m, PreTrainedModel)}.values())
-
 # %% ../../nbs/train/student.ipynb #4da90a1a
 def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
@@ -42,7 +25,8 @@ def distil_init(
 )->nn.Module: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
     "Copy some layers of a teacher into a shallower student."
     student = copy.deepcopy(model_of(teacher))
-    stack, n = _block_list(student), student.config.num_hidden_layers
+    first, n = linears(student)[0], student.config.num_hidden_layers
+    stack = student.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
     if len({id(b) for b in stack}) < n:
         raise ValueError(f'the {n} layers of {type(student).__name__} share weights, so none can be left out: '
                          'for a shallower model lower config.num_hidden_layers')
@@ -55,8 +39,10 @@ def distil_init(
     for j, b in enumerate(blocks):
         for m in b.modules():
             if hasattr(m, 'layer_idx'): m.layer_idx = j
-    for config in _encoder_configs(student):
-        for k, v in _layer_lists(config, n).items(): setattr(config, k, [v[i] for i in keep])
+    for config in {id(m.config): m.config for m in student.modules() if hasattr(m, 'config')}.values():
+        for k, v in vars(config).copy().items():
+            each = (k == 'layer_types' or k.endswith('_layers')) and isinstance(v, (list, tuple)) and len(v) == n
+            if each: setattr(config, k, [v[i] for i in keep])
         config.num_hidden_layers = len(keep)
     record_plan(student)
     if plan_of(student): return student # `lowrank.hf` builds these from their plan
@@ -67,36 +53,3 @@ def distil_init(
         raise ValueError(f'layers {keep} in this order make no {type(student).__name__} that you could load again: '
                          f'its config builds another {odd[0]}')
     return student
-
-# %% ../../nbs/train/student.ipynb #9f0c0c43
-def _copy_repeats(module, state, prefix, metadata):
-    "Give every name in a state dict a tensor of its own."
-    seen = set()
-    for k in [k for k in state if k.startswith(prefix)]:
-        place = (state[k].data_ptr(), state[k].shape)
-        if place in seen: state[k] = state[k].clone()
-        seen.add(place)
-
-# %% ../../nbs/train/student.ipynb #7b52af20
-def share_layers(
-    model, # Transformers model, any module that contains one, or learner; untouched
-    groups:int|list=None, # Number of groups, or the group of each layer; default: `config.layer_groups`, or 1
-)->nn.Module: # A copy in which the layers of a group are one module; `config.layer_groups` has the groups
-    "Let layers of an encoder share their weights."
-    enc = copy.deepcopy(model_of(model))
-    stack, n = _block_list(enc), enc.config.num_hidden_layers
-    if len(stack) != n: raise ValueError(f'the {n} layers of {type(enc).__name__} share their weights already')
-    if groups is None: groups = getattr(enc.config, 'layer_groups', None) or 1
-    if not isinstance(groups, (list, tuple)): groups = [i*check_count(groups, 'groups', most=n)//n for i in range(n)]
-    if len(groups) != n: raise ValueError(f'groups has {len(groups)} entries for {n} layers')
-    firsts = [groups.index(g) for g in groups]
-    names = lambda b: {k.replace('.up.', '.').replace('.down.', '.') for k, _ in b.named_parameters()}
-    built = [(type(b), names(b), [v[i] for v in _layer_lists(enc.config, n).values()]) for i, b in enumerate(stack)]
-    if odd := [(i, j) for i, j in enumerate(firsts) if built[i] != built[j]]:
-        raise ValueError('layer {} is built in another way than layer {}: '
-                         'put them into different groups'.format(*odd[0]))
-    for i, j in enumerate(firsts): stack[i] = stack[j]
-    if _copy_repeats not in stack._state_dict_hooks.values(): stack.register_state_dict_post_hook(_copy_repeats)
-    for config in _encoder_configs(enc): config.layer_groups = list(groups)
-    record_plan(enc)
-    return enc
