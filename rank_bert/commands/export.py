@@ -41,9 +41,7 @@ def guarantee_of(folder:str|Path): # `Guarantee`, or None
 # %% ../../nbs/commands/export.ipynb #h3adof02
 TAGGED = '.conll', '.bio', '.iob', '.jsonl', '.json', '.parquet' # files with a tag for each word
 
-def head_of(
-    folder:str|Path, # Folder of a saved or an exported model
-)->str: # 'token_classification', 'ranking', or None for any other
+def head_of(folder): # 'token_classification', 'ranking', or None for any other
     "Tell a tagger and a reranker from other models, without loading them."
     if (f := expanded(folder)/'deploy.json').is_file(): kind = json_object(f).get('kind')
     else:

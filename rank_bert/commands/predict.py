@@ -46,12 +46,7 @@ def check_again(
     say(str(found))
     return dict(guarantee=found.verdict)
 
-def evaluate_head(
-    folder:str, # Folder of a saved or an exported tagger or reranker
-    rows:Rows, # With `data`: words and tags; or queries, candidates and grades
-    bs:int, # Batch size
-    dense:str=None, # Folder of a reranker to compare the order with
-)->dict: # Scores, and the texts; None where the rows are no queries with candidates
+def evaluate_head(folder, rows, bs, dense=None): # scores, and the texts; None where these are no candidates
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
