@@ -85,10 +85,7 @@ def find_config(
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
     if kwargs or is_model_folder(name): return load_config(str(expanded(name)), **kwargs)
-    try: return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
-    except OSError as e:
-        if (known := f"prajjwal1/bert-{name.lower().removeprefix('bert-')}") not in BERT_CONFIGS: raise
-        raise OSError(f'{e}. Did you mean {known!r}?') from None
+    return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
