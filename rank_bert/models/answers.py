@@ -121,11 +121,7 @@ class Spans(MaskedWords):
     def divergence(self, a, b): return super().divergence(a.mT, b.mT)
     def draw(self, z, gen): return super().draw(z.mT, gen).mT
 
-def word_starts(
-    e, # `tokenizers.Encoding` of a text, or of a list of words
-    text, # That text
-    prefix:str=None, # What the tokenizer puts before further pieces of a word, such as '##'
-)->np.ndarray: # 1 for the first piece of a word, else 0
+def word_starts(e, text, prefix=None): # `Encoding` of a text, and what precedes further pieces; 1 for a first piece
     "Find the tokens that carry a label."
     ids, at = [None, *e.word_ids], e.offsets
     first = lambda i: ids[i] != ids[i + 1] if prefix or not isinstance(text, str) else ' ' in text[max(0, at[i][0] - 1):

@@ -179,9 +179,7 @@ def warn_few(
         f"anything of layers with {inputs:,} inputs and more: pass at least {enough:,} texts like these")
 
 # %% ../../nbs/models/batches.ipynb #0batch11
-def group_numbers(
-    rows, # `each_text`
-)->list: # One number a text, from 0
+def group_numbers(rows): # from `each_text`; one number a text, from 0
     "Number the groups that texts belong to, in the order of their first texts; a text without one is its own."
     seen = {}
     return [seen.setdefault(int(x['group']) if 'group' in x else (i,), len(seen)) for i, (x, _) in enumerate(rows)]

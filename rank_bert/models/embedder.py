@@ -26,14 +26,12 @@ def is_a(
 SENTENCE_KINDS = dict(SentenceTransformer='embedding', SparseEncoder='sparse_embedding',
     MultiVectorEncoder='multi_vector_embedding', CrossEncoder=None) # class -> key of `KINDS`; None: that of its head
 
-def sentence_class_of(
-    module:nn.Module, # Any module
-)->str: # Key of `SENTENCE_KINDS`; None for a module of another library
+def sentence_class_of(module): # key of `SENTENCE_KINDS`; None for a module of another library
     "Find the class of sentence-transformers that a module is of; raise `ValueError` for a model that we do not know."
-    names = [c.__name__ for c in type(module).__mro__]
-    if known := next((k for k in names if k in SENTENCE_KINDS), None): return known
-    if not any(c.__name__ == 'BaseModel' and c.__module__.startswith('sentence_tr') for c in type(module).__mro__): return
-    raise ValueError(f"{names[0]} is a model of sentence-transformers that we do not know "
+    names = {c.__name__: c.__module__ for c in type(module).__mro__}
+    known = next((k for k in names if k in SENTENCE_KINDS), None)
+    if known or not names.get('BaseModel', '').startswith('sentence_transformers'): return known
+    raise ValueError(f"{type(module).__name__} is a model of sentence-transformers that we do not know "
         f"({', '.join(SENTENCE_KINDS)}): pass the transformers model in it")
 
 # %% ../../nbs/models/embedder.ipynb #a5522be7

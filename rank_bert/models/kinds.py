@@ -60,10 +60,7 @@ def check_whole(model:nn.Module)->nn.Module: # The transformers model or `Senten
     raise ValueError(f'{name} does more than its {type(whole).__name__}: pass that, or a PreTrainedModel with logits')
 
 # %% ../../nbs/models/kinds.ipynb #gr0up002
-def by_group(
-    z:torch.Tensor, # Scores (texts, 1)
-    group:torch.Tensor, # Numbers of the queries (texts,)
-)->torch.Tensor: # (queries, most candidates), filled up behind the last
+def by_group(z, group): # scores (texts, 1), numbers of the queries (texts,) -> (queries, most candidates)
     "Put the scores of each query into a row, queries by their numbers and candidates in order."
     _, place = torch.unique(group.to(z.device), return_inverse=True)
     each = z[place.argsort(stable=True), 0].split(place.bincount().tolist())

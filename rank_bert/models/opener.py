@@ -48,7 +48,9 @@ def cached_or_hub(load, name):
     try: return load(local_files_only=True), f'cache: {name}'
     except OSError: pass # not in the cache
     if not hub_reachable():
-        raise OSError(f'{name!r} is neither a folder here nor in the cache, and the model hub does not answer: '
+        known = f"prajjwal1/bert-{name.lower().removeprefix('bert-')}"
+        guess = f' (did you mean {known!r}?)' if known in _NO_TOKENIZER else ''
+        raise OSError(f'{name!r}{guess} is neither a folder here nor in the cache, and the model hub does not answer: '
                       'pass the folder of a saved model, or try again with a connection')
     try: return load(local_files_only=False), f'hub: {name}'
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None

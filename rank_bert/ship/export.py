@@ -212,10 +212,7 @@ def pytorch_engine(
     return run
 
 # %% ../../nbs/ship/export.ipynb #inpyt002
-def in_pytorch(
-    source, # `Source`, or whatever `export` takes
-    max_length:int=None, # Longest text in tokens; default: as in training, or else 128
-)->Predictor:
+def in_pytorch(source, max_length=None): # `Source`, or whatever `export` takes -> `Predictor`
     "Make a predictor of a model as it is."
     if not isinstance(source, Source): source = _open_source(source, None, max_length)
     graph, p = TextGraph(source.model, source.tokenizer.model_input_names), Predictor.__new__(Predictor)

@@ -15,13 +15,7 @@ from ..checks import check_answers, check_count, check_name, check_texts
 from ..models.answers import KINDS, word_starts
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0010
-def spans_of(
-    e, # `tokenizers.Encoding` of a window of the text
-    p, # Probabilities of its tokens (tokens, labels)
-    text:str, # The text
-    labels:list, # Names of the tags
-    prefix:list=None, # What comes before further pieces of a word, in a list, where the first piece decides for all
-)->list: # Dicts of `entity_group`, `score`, `word`, `start` and `end`
+def spans_of(e, p, text, labels, prefix): # prefix in a list: the first piece of a word decides
     "Find the entities in a window of a text."
     pieces, found, starts = [], [], word_starts(e, text, *prefix) if prefix else None
     for i, (start, end) in enumerate(e.offsets):
@@ -37,9 +31,7 @@ def spans_of(
         for name, scores, start, end in found if name != 'O']
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0012
-def without_overlaps(
-    spans:list, # From `spans_of`
-)->list: # Fewer of them, by `start`
+def without_overlaps(spans):
     "Keep the longest of spans that overlap, and of two that are as long the one with the higher score."
     kept = []
     for o in sorted(spans, key=lambda o: o['start']):
@@ -48,13 +40,7 @@ def without_overlaps(
     return kept
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0015
-def tag_words(
-    tags:list, # A tag for each word, changed in place
-    e, # `tokenizers.Encoding` of a window of the words, joined by spaces
-    p, # Probabilities of its tokens (tokens, labels)
-    words:list, # The words
-    labels:list, # Names of the tags
-):
+def tag_words(tags, e, p, words, labels):
     "Write the tags of the words that begin in a window."
     ends = list(accumulate(len(o) + 1 for o in words))
     for i in reversed(range(len(e.ids))): # the first piece decides

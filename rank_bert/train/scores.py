@@ -55,9 +55,7 @@ def score(
     return {n: float(METRICS[n](targs, preds)) for n in names}
 
 # %% ../../nbs/train/scores.ipynb #ent1ty02
-def entities(
-    tags:list, # One tag a word, such as 'B-person', 'I-person' or 'O'
-)->list: # `[kind, first word, last word]` of each
+def entities(tags): # such as ['B-person', 'I-person', 'O'] -> `[kind, first word, last word]` of each
     "Find the entities in a row of tags."
     found, last = [], None
     for i, tag in enumerate(tags):
@@ -68,22 +66,14 @@ def entities(
         last = kind
     return found
 
-def entity_scores(
-    want:list, # Of each text, the right tag of each word
-    got:list, # Of each text, the tags that a model gives
-)->dict: # `precision`, `recall` and `f1` over all entities
+def entity_scores(want, got): # of each text, the tag of each word -> `precision`, `recall` and `f1`
     "Score the entities that a tagger finds."
     a, b = ({(i, *o) for i, tags in enumerate(t) for o in entities(tags)} for t in (want, got))
     p, r = len(a & b)/max(1, len(b)), len(a & b)/max(1, len(a))
     return dict(precision=p, recall=r, f1=2*p*r/max(p + r, 1e-12))
 
 # %% ../../nbs/train/scores.ipynb #ent1ty05
-def ranking_scores(
-    queries, # Of each pair of a query and a candidate, the query
-    grades, # How good the candidate is; 0 if it is not
-    scores, # What a model gives
-    dense=None, # What another one gives
-)->dict: # `ndcg@10` and `mrr@10`, and `tau` to the other model
+def ranking_scores(queries, grades, scores, dense=None): # of each pair, `dense` by another model
     "Score the order of each query's candidates."
     groups, res = {}, []
     for i, q in enumerate(queries): groups.setdefault(q, []).append(i)
