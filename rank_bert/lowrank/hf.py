@@ -12,9 +12,7 @@ import json, re, shutil
 from importlib.resources import files
 from pathlib import Path
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig, AutoModel, PreTrainedModel
-from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
 from ..models.encoder import is_linear, open_linears
@@ -22,7 +20,8 @@ from ..models.folder import encoder_folder
 from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
     record_plan)
-from .structure import reshape_heads, reshape_neurons, reshape_words
+from .remote import BlockEmbedding, FactorsQuantizer, file_shapes
+from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
 class RankPlanConfig(QuantizationConfigMixin):
@@ -46,23 +45,18 @@ class RankPlanConfig(QuantizationConfigMixin):
         self.heads, self.neurons, self.blocks, self.tied = heads or {}, neurons or {}, blocks or [], tied or {}
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0016
-class RankPlanQuantizer(HfQuantizer):
+class RankPlanQuantizer(FactorsQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
-    requires_calibration = True
-    is_trainable = is_qat_trainable = True
-    def is_serializable(self): return True
-
     def update_tp_plan(self, config): # the first to see the config; from transformers 5.22 on the next one is
         for k in ('transformers_weights', 'auto_map'): config.__dict__.pop(k, None)
         return config
     update_attn_implementation = update_tp_plan
 
-    def update_weight_conversions(self, weight_conversions, model): return [] # we write modules as they are
-
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         reshape_heads(model, self.quantization_config.heads)
         reshape_neurons(model, self.quantization_config.neurons)
-        if self.quantization_config.blocks: reshape_words(model, self.quantization_config.blocks)
+        if blocks := self.quantization_config.blocks:
+            model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), blocks))
         prefix = f'{model.base_model_prefix}.'
         tied = {full_name(model, b): full_name(model, a) for b, a in self.quantization_config.tied.items()}
         for b, a in tied.items(): model.set_submodule(b, model.get_submodule(a))
@@ -70,10 +64,10 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
-            shapes = {}
-            for file in (o for o in checkpoint_files or () if str(o).endswith('.safetensors')):
-                with safe_open(file, framework='pt') as st:
-                    shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
+            files = (o for o in checkpoint_files or () if str(o).endswith('.safetensors'))
+            shapes = {f'.{k}': s for k, s in file_shapes(files).items()}
+            if blocks and shapes and (sum(blocks),) not in [s for k, s in shapes.items() if k.endswith('.place')]:
+                raise ValueError(f'the blocks {blocks} of the rank plan are not those of the words in the file')
             for n in stored if shapes else ():
                 (m, rank), bare = found[n], n.removeprefix(prefix)
                 out, words = layer_shape(m)
@@ -123,8 +117,8 @@ def write_remote_code(
     plan = (re.sub(r'\.t\d+$', '', n) for n in record['plan']) # of a block
     named = *plan, *record.get('heads', ()), *record.get('neurons', ())
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:
-        raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so only '
-            'rank_bert opens it: leave the code out, or save to_dense(model)')
+        raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so '
+            'only rank_bert opens it: leave the code out, or save to_dense(model)')
     shutil.copyfile(files('rank_bert.lowrank')/'remote.py', file)
     entries |= dict(auto_map={'AutoConfig': f'{file.stem}.FactorsAutoConfig'},
         transformers_weights=f'{LOCK}, or pass trust_remote_code=True')

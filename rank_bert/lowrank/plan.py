@@ -16,8 +16,8 @@ from transformers import PretrainedConfig
 from ..checks import check_count
 from ..models.encoder import is_linear, linears, open_linears
 from ..models.kinds import Encoder
-from .layers import (BlockEmbedding, LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
-    replace_layers, warn_shared)
+from .layers import (BlockEmbedding, LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape,
+    rank_cost, replace_layers, warn_shared)
 from .structure import widen
 
 # %% ../../nbs/lowrank/plan.ipynb #00plan06

@@ -19,15 +19,13 @@ from transformers.quantizers import HfQuantizer, auto
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00007
-class Factors(nn.Module):
+class Factors(nn.Sequential):
     "A linear layer or a word embedding as two thin ones, of the shapes in the file."
     def __init__(self, old, down, up):
         super().__init__()
-        like = dict(device=old.weight.device, dtype=old.weight.dtype)
-        words = isinstance(old, nn.Embedding)
-        self.down = nn.Embedding(*down, old.padding_idx, **like) if words else nn.Linear(*down[::-1], bias=False, **like)
+        like, words = dict(device=old.weight.device, dtype=old.weight.dtype), isinstance(old, nn.Embedding)
+        self.down = nn.Embedding(*down, **like) if words else nn.Linear(*down[::-1], bias=False, **like)
         self.up = nn.Linear(*up[::-1], bias=getattr(old, 'bias', None) is not None, **like)
-    def forward(self, x): return self.up(self.down(x))
     bias = property(lambda self: self.up.bias)
     @property
     def weight(self): # some models ask for its type
@@ -46,6 +44,13 @@ class BlockEmbedding(nn.Module):
         self.sizes = [t.num_embeddings for t in tables]
         for i, t in enumerate(tables): self.add_module(f't{i}', t) # a number alone would look like a layer's
         self.register_buffer('place', place.to(torch.int32))
+
+    @classmethod
+    def blank(cls, old, sizes):
+        "Put the embedding `old` into blocks of so many words, with arbitrary weights."
+        w = old.weight
+        tables = [nn.Embedding(n, old.embedding_dim, device=w.device, dtype=w.dtype) for n in sizes]
+        return cls(tables, torch.arange(sum(sizes), device=w.device))
 
     tables = property(lambda self: [*self.children()])
     num_embeddings = property(lambda self: sum(self.sizes))
@@ -67,35 +72,35 @@ def of_kept_heads(module, args, kwargs):
 
 def refuse_saving(*args, **kwargs):
     "Raise `ValueError`, since transformers alone would leave out what makes the folder open again."
-    raise ValueError('only rank_bert saves a factorised model: `pip install git+https://github.com/rank-bert/rank_bert.git`, and '
-        '`import rank_bert` before you load it')
+    raise ValueError('only rank_bert saves a factorised model: '
+        '`pip install git+https://github.com/rank-bert/rank_bert.git`, and `import rank_bert` before you load it')
+
+def file_shapes(files):
+    "Read the shapes of weights from safetensors files: name -> shape."
+    shapes = {}
+    for file in files:
+        with safe_open(file, framework='pt') as f: shapes |= {k: tuple(f.get_slice(k).get_shape()) for k in f.keys()}
+    return shapes
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00010
 class FactorsConfig(QuantizationConfigMixin):
     "The part of `config.json` that says which layers are thin."
     def __init__(self, version=None, **entries):
-        if version != 2: raise ValueError(f'this file opens version 2 of factorised layers, and config.json has {version!r}')
-        self.__dict__.update(dict(heads={}, neurons={}, blocks=None, version=version) | entries)
+        if version != 2: raise ValueError(f'this file opens version 2 of a rank plan, and config.json has {version!r}')
+        self.__dict__.update(dict(heads={}, neurons={}, blocks=[], version=version) | entries)
 
 class FactorsQuantizer(HfQuantizer):
     "Gives a model layers of the shapes in the file, before transformers loads their weights."
-    requires_calibration = True
     is_trainable = is_qat_trainable = True
     def is_serializable(self): return True
+    def update_weight_conversions(self, weight_conversions, model): return [] # modules are in the file as they are
 
-    def update_weight_conversions(self, weight_conversions, model): return []
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
-        record, prefix, shapes, new = self.quantization_config, f'{model.base_model_prefix}.', {}, {}
-        if record.blocks:
-            old = model.get_input_embeddings()
-            like = dict(device=old.weight.device, dtype=old.weight.dtype)
-            tables = [nn.Embedding(n, old.embedding_dim, **like) for n in record.blocks]
-            model.set_input_embeddings(BlockEmbedding(tables, torch.empty(sum(record.blocks), device=old.weight.device)))
+        if not checkpoint_files: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
+        record, prefix, new = self.quantization_config, f'{model.base_model_prefix}.', {}
+        if record.blocks: model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), record.blocks))
         modules, inside = {n.removeprefix(prefix): m for n, m in model.named_modules()}, {*model.base_model.modules()}
-        if checkpoint_files is None: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
-        for file in checkpoint_files:
-            with safe_open(file, framework='pt') as f:
-                shapes |= {k.removeprefix(prefix): tuple(f.get_slice(k).get_shape()) for k in f.keys()}
+        shapes = {k.removeprefix(prefix): s for k, s in file_shapes(checkpoint_files).items()}
         for n, m in modules.items():
             if n in record.plan: new[m] = Factors(m, shapes[f'{n}.down.weight'], shapes[f'{n}.up.weight'])
             elif (s := shapes.get(f'{n}.weight')) and type(m) is nn.Linear and m in inside and s != m.weight.shape:
@@ -104,12 +109,12 @@ class FactorsQuantizer(HfQuantizer):
             for k, c in m._modules.items():
                 if c in new: setattr(m, k, new[c])
         for n, (heads, size) in record.heads.items():
-            wide = heads*size
-            sizes = dict(attention_head_size=size, num_attention_heads=heads, n_heads=heads, all_head_size=wide, dim=wide)
-            for k in sizes.keys() & vars(modules[n]).keys(): setattr(modules[n], k, sizes[k])
+            m, wide = modules[n], heads*size
+            own = dict(attention_head_size=size, num_attention_heads=heads, n_heads=heads, all_head_size=wide, dim=wide)
+            for k in own.keys() & vars(m).keys(): setattr(m, k, own[k])
             if kept := shapes.get(f'{n}.kept_heads'):
-                modules[n].register_buffer('kept_heads', torch.zeros(kept, dtype=torch.long))
-                modules[n].register_forward_pre_hook(of_kept_heads, with_kwargs=True)
+                m.register_buffer('kept_heads', torch.zeros(kept, dtype=torch.long))
+                m.register_forward_pre_hook(of_kept_heads, with_kwargs=True)
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model) # a float model, which you may train and halve
@@ -125,9 +130,8 @@ class FactorsAutoConfig:
     @classmethod
     def from_pretrained(cls, name, **kwargs):
         if find_spec('rank_bert'): import_module('rank_bert')
-        else:
-            auto.AUTO_QUANTIZER_MAPPING['rank_bert'] = FactorsQuantizer
-            auto.AUTO_QUANTIZATION_CONFIG_MAPPING['rank_bert'] = FactorsConfig
+        auto.AUTO_QUANTIZER_MAPPING.setdefault('rank_bert', FactorsQuantizer) # a folder of that name imports, too
+        auto.AUTO_QUANTIZATION_CONFIG_MAPPING.setdefault('rank_bert', FactorsConfig)
         found = AutoConfig.from_pretrained(name, **kwargs, trust_remote_code=False)
         config = found[0] if isinstance(found, tuple) else found
         config.__dict__.pop('transformers_weights', None) # by which transformers would refuse

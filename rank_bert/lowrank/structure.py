@@ -13,7 +13,7 @@ import torch, torch.nn as nn
 from ..checks import check_count
 from ..models.flow import keep_heads, set_heads
 from ..models.kinds import Encoder
-from .layers import BlockEmbedding, blank_like, refuse_adapters, replace_layers, resized
+from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
 
 # %% ../../nbs/lowrank/structure.ipynb #330e9235
@@ -94,19 +94,6 @@ def reshape_neurons(
         check_count(n, f'the neurons before {name}', most=full)
         new = {m: resized(m, m.in_features, m.out_features//full*n) for m in inner}
         replace_layers(enc.base, new | {outer: resized(outer, n, outer.out_features)})
-
-# %% ../../nbs/lowrank/structure.ipynb #0block11
-def reshape_words(
-    model:nn.Module, # A transformers model, or any module that contains one; changed in place
-    blocks:list, # Words of each block
-):
-    "Put the word embedding into blocks, with arbitrary weights."
-    old = (enc := Encoder(model).base).get_input_embeddings()
-    if not all(type(n) is int and n > 0 for n in blocks) or sum(blocks) != old.num_embeddings:
-        raise ValueError(f'blocks must be numbers of words with a sum of {old.num_embeddings}, got {blocks!r}')
-    tables = [blank_like(nn.Embedding, n, old.embedding_dim, like=old.weight) for n in blocks]
-    place = torch.arange(old.num_embeddings, device=old.weight.device)
-    replace_layers(enc, {old: BlockEmbedding(tables, place)})
 
 # %% ../../nbs/lowrank/structure.ipynb #cost0004
 @torch.no_grad()
