@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/hf.html.md"""
 __all__ = ['write_remote_code']
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0003
-import json, re, shutil
+import inspect, json, re
 from importlib.resources import files
 from pathlib import Path
 import torch
@@ -17,10 +17,10 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
 from ..models.encoder import is_linear, open_linears
 from ..models.folder import encoder_folder
-from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
+from .layers import BlockEmbedding, LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
     record_plan)
-from .remote import BlockEmbedding, FactorsQuantizer, file_shapes
+from .remote import FactorsQuantizer, file_shapes
 from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
@@ -119,7 +119,8 @@ def write_remote_code(
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:
         raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so '
             'only rank_bert opens it: leave the code out, or save to_dense(model)')
-    shutil.copyfile(files('rank_bert.lowrank')/'remote.py', file)
+    code, blocks = (files('rank_bert.lowrank')/'remote.py').read_text(encoding='utf-8'), inspect.getsource(BlockEmbedding)
+    file.write_text(code.replace('from .layers import BlockEmbedding\n', f'\n{blocks}'), encoding='utf-8')
     entries |= dict(auto_map={'AutoConfig': f'{file.stem}.FactorsAutoConfig'},
         transformers_weights=f'{LOCK}, or pass trust_remote_code=True')
     (place/'config.json').write_text(json.dumps(entries, indent=2, sort_keys=True) + '\n', encoding='utf-8')

@@ -13,7 +13,6 @@ from fastcore.basics import patch
 from ..checks import check_count
 from ..models.kinds import Encoder
 from .linalg import all_finite, to_float64, truncated_svd
-from .remote import BlockEmbedding
 
 # %% ../../nbs/lowrank/layers.ipynb #fcb2a396
 def break_even(
@@ -193,6 +192,38 @@ def to_dense(self:LowRankEmbedding)->nn.Embedding: # Looks up the same vectors
     "Multiply the factors into a dense embedding."
     frozen = not self.up.weight.requires_grad
     return nn.Embedding.from_pretrained(self.weight.detach(), frozen, self.padding_idx).train(self.training)
+
+# %% ../../nbs/lowrank/layers.ipynb #layblk04
+class BlockEmbedding(nn.Module):
+    "A word embedding in blocks of words, each with a table of its own."
+    padding_idx = None
+    def __init__(self,
+        tables:list, # Embeddings, dense or thin
+        place:torch.Tensor, # (words,), row of each word in the tables one below another
+    ):
+        super().__init__()
+        self.sizes = [t.num_embeddings for t in tables]
+        for i, t in enumerate(tables): self.add_module(f't{i}', t) # a number alone would look like a layer's
+        self.register_buffer('place', place.to(torch.int32))
+
+    @classmethod
+    def blank(cls, old, sizes):
+        "Put the embedding `old` into blocks of so many words, with arbitrary weights."
+        w = old.weight
+        tables = [nn.Embedding(n, old.embedding_dim, device=w.device, dtype=w.dtype) for n in sizes]
+        return cls(tables, torch.arange(sum(sizes), device=w.device))
+
+    tables = property(lambda self: [*self.children()])
+    num_embeddings = property(lambda self: sum(self.sizes))
+    embedding_dim = property(lambda self: self.tables[0].embedding_dim)
+    weight = property(lambda self: torch.cat([t.weight for t in self.tables])[self.place.long()])
+    def forward(self, ids):
+        at, out, start = self.place[ids], None, 0
+        for t, n in zip(self.tables, self.sizes):
+            rows = t((at - start).clamp(0, n - 1))
+            out = rows if out is None else torch.where((at >= start)[..., None], rows, out)
+            start += n
+        return out
 
 # %% ../../nbs/lowrank/layers.ipynb #layblk02
 @patch

@@ -14,9 +14,10 @@ import torch
 from safetensors import safe_open
 from torch import nn
 from torch.utils._pytree import tree_map
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig
 from transformers.quantizers import HfQuantizer, auto
 from transformers.utils.quantization_config import QuantizationConfigMixin
+from .layers import BlockEmbedding
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00007
 class Factors(nn.Sequential):
@@ -31,38 +32,6 @@ class Factors(nn.Sequential):
     def weight(self): # some models ask for its type
         w = self.down.weight
         return self.up(w) if isinstance(self.down, nn.Embedding) else self.up.weight@w
-
-# %% ../../nbs/lowrank/remote.ipynb #rem00019
-class BlockEmbedding(nn.Module):
-    "A word embedding in blocks of words, each with a table of its own."
-    padding_idx = None
-    def __init__(self,
-        tables:list, # Embeddings, dense or thin
-        place:torch.Tensor, # (words,), row of each word in the tables one below another
-    ):
-        super().__init__()
-        self.sizes = [t.num_embeddings for t in tables]
-        for i, t in enumerate(tables): self.add_module(f't{i}', t) # a number alone would look like a layer's
-        self.register_buffer('place', place.to(torch.int32))
-
-    @classmethod
-    def blank(cls, old, sizes):
-        "Put the embedding `old` into blocks of so many words, with arbitrary weights."
-        w = old.weight
-        tables = [nn.Embedding(n, old.embedding_dim, device=w.device, dtype=w.dtype) for n in sizes]
-        return cls(tables, torch.arange(sum(sizes), device=w.device))
-
-    tables = property(lambda self: [*self.children()])
-    num_embeddings = property(lambda self: sum(self.sizes))
-    embedding_dim = property(lambda self: self.tables[0].embedding_dim)
-    weight = property(lambda self: torch.cat([t.weight for t in self.tables])[self.place.long()])
-    def forward(self, ids):
-        at, out, start = self.place[ids], None, 0
-        for t, n in zip(self.tables, self.sizes):
-            rows = t((at - start).clamp(0, n - 1))
-            out = rows if out is None else torch.where((at >= start)[..., None], rows, out)
-            start += n
-        return out
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00009
 def of_kept_heads(module, args, kwargs):
@@ -119,7 +88,7 @@ class FactorsQuantizer(HfQuantizer):
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model) # a float model, which you may train and halve
         for m in model.modules():
-            if isinstance(m, PreTrainedModel): m.save_pretrained = refuse_saving
+            if hasattr(m, 'save_pretrained'): m.save_pretrained = refuse_saving
         return model
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00012
