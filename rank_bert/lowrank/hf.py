@@ -15,6 +15,7 @@ import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
+from ..models import flow
 from ..models.encoder import is_linear, open_linears
 from ..models.folder import encoder_folder
 from .layers import BlockEmbedding, LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
@@ -119,8 +120,9 @@ def write_remote_code(
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:
         raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so '
             'only rank_bert opens it: leave the code out, or save to_dense(model)')
-    code, blocks = (files('rank_bert.lowrank')/'remote.py').read_text(encoding='utf-8'), inspect.getsource(BlockEmbedding)
-    file.write_text(code.replace('from .layers import BlockEmbedding\n', f'\n{blocks}'), encoding='utf-8')
+    ours = '\n'.join(map(inspect.getsource, (flow._of_kept_heads, flow.keep_heads, flow.set_heads, BlockEmbedding)))
+    code = (files('rank_bert.lowrank')/'remote.py').read_text(encoding='utf-8')
+    file.write_text(re.sub(r'(from \.+\w.*\n)+', lambda _: f'\n{ours}', code), encoding='utf-8')
     entries |= dict(auto_map={'AutoConfig': f'{file.stem}.FactorsAutoConfig'},
         transformers_weights=f'{LOCK}, or pass trust_remote_code=True')
     (place/'config.json').write_text(json.dumps(entries, indent=2, sort_keys=True) + '\n', encoding='utf-8')

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 import torch
 from safetensors import safe_open
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map # for keep_heads
 from transformers import AutoConfig
 from transformers.quantizers import HfQuantizer, auto
 from transformers.utils.quantization_config import QuantizationConfigMixin
+from ..models.flow import keep_heads, set_heads
 from .layers import BlockEmbedding
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00007
@@ -34,11 +35,6 @@ class Factors(nn.Sequential):
         return self.up(w) if isinstance(self.down, nn.Embedding) else self.up.weight@w
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00009
-def of_kept_heads(module, args, kwargs):
-    "Take the part of the kept heads of inputs `(texts, heads, length, length)`."
-    of_heads = lambda o: torch.is_tensor(o) and o.ndim == 4 and o.shape[1] > 1
-    return tree_map(lambda o: o.index_select(1, module.kept_heads) if of_heads(o) else o, (args, kwargs))
-
 def refuse_saving(*args, **kwargs):
     "Raise `ValueError`, since transformers alone would leave out what makes the folder open again."
     raise ValueError('only rank_bert saves a factorised model: '
@@ -78,12 +74,8 @@ class FactorsQuantizer(HfQuantizer):
             for k, c in m._modules.items():
                 if c in new: setattr(m, k, new[c])
         for n, (heads, size) in record.heads.items():
-            m, wide = modules[n], heads*size
-            own = dict(attention_head_size=size, num_attention_heads=heads, n_heads=heads, all_head_size=wide, dim=wide)
-            for k in own.keys() & vars(m).keys(): setattr(m, k, own[k])
-            if kept := shapes.get(f'{n}.kept_heads'):
-                m.register_buffer('kept_heads', torch.zeros(kept, dtype=torch.long))
-                m.register_forward_pre_hook(of_kept_heads, with_kwargs=True)
+            set_heads(modules[n], heads, size)
+            if kept := shapes.get(f'{n}.kept_heads'): keep_heads(modules[n], torch.zeros(kept, dtype=torch.long))
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model) # a float model, which you may train and halve
