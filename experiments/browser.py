@@ -81,11 +81,11 @@ const run = async () => { BODY }
 run().then(value => post({ value }), e => post({ error: String(e?.stack ?? e) }))
 </script>"""
 
-def in_browser(body, folders, timeout=300, **kwargs):
+def in_browser(body, folders, timeout=300, flags=(), **kwargs):
     "Run JavaScript beside exported folders, in a chromium of its own; gives what it returns."
     with served(folders, {'/': PAGE.replace('BODY', body)}, **kwargs) as (address, posted), tempfile.TemporaryDirectory(
             ignore_cleanup_errors=True) as profile:
-        args = '--headless=new', '--no-sandbox', '--disable-dev-shm-usage', '--no-first-run', f'--user-data-dir={profile}'
+        args = '--headless=new', '--no-sandbox', '--disable-dev-shm-usage', '--no-first-run', f'--user-data-dir={profile}', *flags
         process = subprocess.Popen([CHROMIUM, *args, address], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try: got = posted.get(timeout=timeout)
         finally:
