@@ -72,7 +72,7 @@ def pairs(folder, start, end, n=50):
     found, docs, queries, grades = first_hits(folder)
     return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
 
-def reranker(folder, place, seed, epochs=2, length=128, most=4):
+def reranker(folder, place, seed, epochs=1, length=96, most=4, lr=2e-4):
     "Fine-tune a reranker on judgements, with as many other candidates of MiniLM beside."
     gen, rows, by_query = np.random.default_rng(seed), [], defaultdict(list)
     for (q, d), grade in pairs(folder, 50, None): by_query[q].append((d, grade))
@@ -81,7 +81,7 @@ def reranker(folder, place, seed, epochs=2, length=128, most=4):
             rows += [(q, some[i][0], label) for i in gen.permutation(len(some))[:most]]
     set_seed(seed)
     model = CrossEncoder(MINILM, num_labels=1, max_length=length, device='cpu')
-    opt = torch.optim.AdamW(model.parameters(), 5e-5, fused=True)
+    opt = torch.optim.AdamW(model.parameters(), lr, fused=True)
     steps, at = epochs*math.ceil(len(rows)/16), 0
     for _ in range(epochs):
         order = gen.permutation(len(rows))
@@ -91,12 +91,12 @@ def reranker(folder, place, seed, epochs=2, length=128, most=4):
                 max_length=length, return_tensors='pt')
             loss = torch.nn.functional.binary_cross_entropy_with_logits(model.model(**x).logits[:, 0],
                 torch.tensor([o[2] for o in some]))
-            for g in opt.param_groups: g['lr'] = 5e-5*min(1, at/50)*(1 - at/steps)
+            for g in opt.param_groups: g['lr'] = lr*min(1, at/20)*(1 - at/steps)
             opt.zero_grad()
             loss.backward()
             opt.step()
             at += 1
-            if at % 50 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
+            if at % 20 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
     model.save_pretrained(str(place))
 
 def trained(folder, models, kind, seed):
@@ -107,24 +107,25 @@ def trained(folder, models, kind, seed):
 
 def measure(kind, dense, texts, labels, learn, add, done):
     "Add what a recipe leaves of a model, and of its export, but for what is done."
+    length = 128 if kind == 'tagger' else 96
     score = dict(tagger=score_tags, reranker=score_order)[kind]
     wanted = None
     for recipe, budget in [('dense', 1.), *[(r, b) for b in (.5, .3, .2) for r in ('neurons+kfac+refit', 'svd') if (r, b) != ('svd', .2)], ('int8', 1.)]:
         if (recipe, str(budget)) in done and wanted: continue
         start = time.time()
         with tempfile.TemporaryDirectory() as d:
-            if recipe == 'dense': p = in_pytorch(dense, 128)
-            elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=128)
+            if recipe == 'dense': p = in_pytorch(dense, length)
+            elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=length)
             else:
                 small = compress(dense, budget, None if recipe == 'svd' else learn, recipe, progress=False, n_samples=256)
-                p = in_pytorch(small, 128)
+                p = in_pytorch(small, length)
             seconds = round(time.time() - start)
             row, answers = score(p, texts, labels, wanted)
             wanted = wanted or answers
             if (recipe, str(budget)) not in done: add(recipe=recipe, budget=budget, engine='', **row, ms='', seconds=seconds)
             if (recipe, budget) != ('neurons+kfac+refit', .5): continue
-            runs = {'pytorch, dense': in_pytorch(dense, 128), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
-                max_length=128) for to in ('onnx', 'openvino')}}
+            runs = {'pytorch, dense': in_pytorch(dense, length), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
+                max_length=length) for to in ('onnx', 'openvino')}}
             x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int), token_type_ids=np.zeros((1, 32), int))
             x = {k: x[k] for k in p.settings['inputs']}
             times = in_turns({k: lambda r=r: timed_call(lambda: r._run_engine(x)) for k, r in runs.items()}, repeats=30, warmup=3)
