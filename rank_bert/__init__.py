@@ -51,7 +51,6 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     # ship
     from .ship.export import export
     from .ship.runtime import Predictor
-    from .ship.hub import push_to_hub
     # compare
     from .compare.sweep import Sweep
     from .compare.report import report

@@ -110,7 +110,10 @@ def _say_compressed(model, scores, folder, out, was, dense, remote_code):
     "Print what was done to a model, and where it is."
     done, exported = getattr(model, 'compression', None), hasattr(model, 'exported')
     if done: say(str(done))
-    if done and done.embedding_rank: say(f'word embedding: rank {done.embedding_rank}')
+    if done and (blocks := done.embedding_rank):
+        blocks = [[None, blocks]] if isinstance(blocks, int) else blocks # words, rank
+        say('word embedding: ' + ', '.join(f'{n:,} words '*bool(n) + (f'at rank {r}' if r else 'dense')
+            for n, r in blocks))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
     if not dense and not exported:
@@ -145,8 +148,8 @@ def compress(
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
     if remote_code and (dense or parts and parts[-1].last):
-        raise ValueError(f'{option("remote_code")} is for a folder of factors, and {option("dense") if dense else parts[-1]} '
-            'writes another: leave one of them out')
+        other = option('dense') if dense else parts[-1]
+        raise ValueError(f"{option('remote_code')} is for a folder of factors, and {other} writes another: drop one")
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
     end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe

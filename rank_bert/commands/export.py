@@ -13,6 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from ..data.facts import GLUE_TASKS
+from ..data.search import is_search_folder, read_search, search_texts
 from .rows import recorded_rows, validation_items
 from ..models.folder import model_config, saved_settings, sentence_class, texts_per_row
 from .shell import command, out_folder, predict_line, say, say_next, text_items
@@ -53,10 +54,11 @@ def head_of(folder): # 'token_classification', 'ranking', or None for any other
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     folder:str|Path, # Folder of a saved model
-    file:str|Path=None, # Text file
+    file:str|Path=None, # Text file, or folder of a search task
     n:int=256, # Texts at most; None for all
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
+    if is_search_folder(file): return search_texts(read_search(file))[:n]
     if file:
         from rank_bert.data.tables import read_lines, read_tags
         if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from fastcore.basics import chunked, listify
 
+from ..data.search import is_search_folder
 from ..checks import check_texts
 from .rows import longest_input, rows_learner, rows_of, validation_items
 from .export import dense_of, evaluate_exported, is_exported, guarantee_of, head_of, recorded
@@ -62,6 +63,23 @@ def evaluate_head(folder, rows, bs, dense=None): # scores, and the texts; None w
     z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (folder, dense) if o)
     return ranking_scores(queries, grades, z, *other), texts
 
+def evaluate_search(
+    folder:str, # Folder of a sentence encoder, or of its export
+    data:str, # Folder in BEIR's layout
+    dense:str=None, # Folder of the dense model
+)->dict: # Scores; with a dense model also those of it, and of the small model's queries on its index
+    "Score what a sentence encoder finds in a search task."
+    from rank_bert.compare.embedding_sweep import open_encoder
+    from rank_bert.data.search import read_search
+    from rank_bert.see.search import compare_search, encode_search, search_scores
+    from rank_bert.ship.runtime import Predictor
+    task = read_search(data)
+    model, *other = (Predictor(o) if is_exported(o) else open_encoder(o)[0] for o in (folder, dense) if o)
+    if not other: return search_scores(*(encode_search(model, task, o) for o in ('query', 'document')), task).mean().to_dict()
+    table = compare_search(*other, model, task)
+    more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
+    return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
+
 @command(pos=['task'])
 def evaluate(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
@@ -72,10 +90,15 @@ def evaluate(
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
     An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
     read whether it holds on these texts, too. A tagger is scored by the entities in a file of words and tags, a reranker
-    by the order of the candidates in a file of queries, candidates and grades.
+    by the order of the candidates in a file of queries, candidates and grades, and an encoder by what it finds in a
+    folder in BEIR's layout, `queries only` on the index of the dense model.
     Example: rank-bert-evaluate tuned sst2 --source sample
     Example: rank-bert-evaluate tuned --data test.csv"""
     model_config(folder)
+    if is_search_folder(rows.data):
+        res = evaluate_search(folder, rows.data, dense or dense_of(folder))
+        say_scores(res)
+        return res
     if (rows.data or not rows.task) and head_of(folder) and (found := evaluate_head(folder, rows, fit.bs, dense)):
         say_scores(found[0])
         return found[0] | check_again(folder, dense, {}, found[1])

@@ -147,12 +147,6 @@ def cautions(
         used = f'{busy.min():.1f} to {busy.max():.1f}' if busy.max() > busy.min() + .05 else f'{busy.max():.1f}'
         res.append(f'{len(busy)} of {len(timed)} latencies were measured while other processes kept {used} CPUs busy: '
                    'compare models that took turns, by their speedup, or measure again on an idle machine.')
-    alike = timed.groupby(['task', 'model', timed.flops_per_token.map('{:.2g}'.format)]).latency_ms.agg(['min', 'max'])
-    low, high = alike.loc[(alike['max']/alike['min']).fillna(1).idxmax()] if len(alike) else (1, 1)
-    if high > 1.5*low:
-        res.append(f'The latencies of models of about equal FLOPs scatter by a factor of {high/low:.1f}, from '
-                   f'{low:.1f} to {high:.1f} ms: take care with latencies and speedups. Measure again on an idle '
-                   'machine, or go by FLOPs.')
     if n := int(done.score.isna().sum()):
         res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
                    'predictions: no mean counts it, and no plot shows it.')

@@ -8,20 +8,20 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/hf.html.md"""
 __all__ = ['write_remote_code']
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0003
-import json, shutil
+import inspect, json, re
 from importlib.resources import files
 from pathlib import Path
 import torch
-from safetensors import safe_open
 from transformers import AutoConfig, AutoModel, PreTrainedModel
-from transformers.quantizers import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
+from ..models import flow
 from ..models.encoder import is_linear, open_linears
 from ..models.folder import encoder_folder
-from .layers import LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
+from .layers import BlockEmbedding, LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
     record_plan)
+from .remote import FactorsQuantizer, file_shapes
 from .structure import reshape_heads, reshape_neurons
 
 # %% ../../nbs/lowrank/hf.ipynb #8a4070ca
@@ -32,6 +32,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         version:int=VERSION, # Of this format
         heads:dict=None, # Attention block -> [heads, features of each], where they differ from the config
         neurons:dict=None, # Layer out of the neurons -> their number, where it differs from the config
+        blocks:list=None, # Words of each block of the word embedding, where it has blocks
         tied:dict=None, # Another name of a module that is used twice -> its first name
         **kwargs,
     ):
@@ -42,25 +43,21 @@ class RankPlanConfig(QuantizationConfigMixin):
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version
-        self.heads, self.neurons, self.tied = heads or {}, neurons or {}, tied or {}
+        self.heads, self.neurons, self.blocks, self.tied = heads or {}, neurons or {}, blocks or [], tied or {}
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0016
-class RankPlanQuantizer(HfQuantizer):
+class RankPlanQuantizer(FactorsQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
-    requires_calibration = True
-    is_trainable = is_qat_trainable = True
-    def is_serializable(self): return True
-
     def update_tp_plan(self, config): # the first to see the config; from transformers 5.22 on the next one is
         for k in ('transformers_weights', 'auto_map'): config.__dict__.pop(k, None)
         return config
     update_attn_implementation = update_tp_plan
 
-    def update_weight_conversions(self, weight_conversions, model): return [] # we write modules as they are
-
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         reshape_heads(model, self.quantization_config.heads)
         reshape_neurons(model, self.quantization_config.neurons)
+        if blocks := self.quantization_config.blocks:
+            model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), blocks))
         prefix = f'{model.base_model_prefix}.'
         tied = {full_name(model, b): full_name(model, a) for b, a in self.quantization_config.tied.items()}
         for b, a in tied.items(): model.set_submodule(b, model.get_submodule(a))
@@ -68,10 +65,10 @@ class RankPlanQuantizer(HfQuantizer):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
             stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
-            shapes = {}
-            for file in (o for o in checkpoint_files or () if str(o).endswith('.safetensors')):
-                with safe_open(file, framework='pt') as st:
-                    shapes |= {f'.{k}': tuple(st.get_slice(k).get_shape()) for k in st.keys()}
+            files = (o for o in checkpoint_files or () if str(o).endswith('.safetensors'))
+            shapes = {f'.{k}': s for k, s in file_shapes(files).items()}
+            if blocks and shapes and (sum(blocks),) not in [s for k, s in shapes.items() if k.endswith('.place')]:
+                raise ValueError(f'the blocks {blocks} of the rank plan are not those of the words in the file')
             for n in stored if shapes else ():
                 (m, rank), bare = found[n], n.removeprefix(prefix)
                 out, words = layer_shape(m)
@@ -118,11 +115,14 @@ def write_remote_code(
     config = AutoConfig.from_pretrained(place, trust_remote_code=False)
     known = type(config).__module__.startswith('transformers.')
     with torch.device('meta'): names = {n for n, _ in AutoModel.from_config(config).named_modules()} if known else ()
-    named = *record['plan'], *record.get('heads', ()), *record.get('neurons', ())
+    plan = (re.sub(r'\.t\d+$', '', n) for n in record['plan']) # of a block
+    named = *plan, *record.get('heads', ()), *record.get('neurons', ())
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:
-        raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so only '
-            'rank_bert opens it: leave the code out, or save to_dense(model)')
-    shutil.copyfile(files('rank_bert.lowrank')/'remote.py', file)
+        raise ValueError(f'{folder}: a {config.model_type} of transformers has no module of its own for {odd[0]}, so '
+            'only rank_bert opens it: leave the code out, or save to_dense(model)')
+    ours = '\n'.join(map(inspect.getsource, (flow._of_kept_heads, flow.keep_heads, flow.set_heads, BlockEmbedding)))
+    code = (files('rank_bert.lowrank')/'remote.py').read_text(encoding='utf-8')
+    file.write_text(re.sub(r'(from \.+\w.*\n)+', lambda _: f'\n{ours}', code), encoding='utf-8')
     entries |= dict(auto_map={'AutoConfig': f'{file.stem}.FactorsAutoConfig'},
         transformers_weights=f'{LOCK}, or pass trust_remote_code=True')
     (place/'config.json').write_text(json.dumps(entries, indent=2, sort_keys=True) + '\n', encoding='utf-8')

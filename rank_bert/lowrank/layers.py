@@ -163,13 +163,13 @@ class LowRankEmbedding(nn.Module):
 # %% ../../nbs/lowrank/layers.ipynb #c2316634
 @patch(cls_method=True)
 def from_factors(cls:LowRankEmbedding,
-    table:torch.Tensor, # (words, rank)
+    table:torch.Tensor, # (words, rank), of all words or of some
     up:torch.Tensor, # (out, rank)
     old:nn.Module, # The embedding it replaces
 ):
     "Make an embedding from two factors, in place of `old`."
-    w = next(old.parameters())
-    new = blank_like(cls, old.num_embeddings, old.embedding_dim, table.shape[1], old.padding_idx, like=w)
+    w, whole = next(old.parameters()), len(table) == old.num_embeddings
+    new = blank_like(cls, len(table), old.embedding_dim, table.shape[1], old.padding_idx if whole else None, like=w)
     with torch.no_grad():
         scale = (up.norm(dim=0)/table.norm(dim=0).clamp_min(1e-300)).sqrt().clamp_min(1e-150)
         new.down.weight.copy_(table*scale)
@@ -192,6 +192,50 @@ def to_dense(self:LowRankEmbedding)->nn.Embedding: # Looks up the same vectors
     "Multiply the factors into a dense embedding."
     frozen = not self.up.weight.requires_grad
     return nn.Embedding.from_pretrained(self.weight.detach(), frozen, self.padding_idx).train(self.training)
+
+# %% ../../nbs/lowrank/layers.ipynb #layblk04
+class BlockEmbedding(nn.Module):
+    "A word embedding in blocks of words, each with a table of its own."
+    padding_idx = None
+    def __init__(self,
+        tables:list, # Embeddings, dense or thin
+        place:torch.Tensor, # (words,), row of each word in the tables one below another
+    ):
+        super().__init__()
+        self.sizes = [t.num_embeddings for t in tables]
+        for i, t in enumerate(tables): self.add_module(f't{i}', t) # a number alone would look like a layer's
+        self.register_buffer('place', place.to(torch.int32))
+
+    @classmethod
+    def blank(cls, old, sizes):
+        "Put the embedding `old` into blocks of so many words, with arbitrary weights."
+        w = old.weight
+        tables = [nn.Embedding(n, old.embedding_dim, device=w.device, dtype=w.dtype) for n in sizes]
+        return cls(tables, torch.arange(sum(sizes), device=w.device))
+
+    tables = property(lambda self: [*self.children()])
+    num_embeddings = property(lambda self: sum(self.sizes))
+    embedding_dim = property(lambda self: self.tables[0].embedding_dim)
+    weight = property(lambda self: torch.cat([t.weight for t in self.tables])[self.place.long()])
+    def forward(self, ids):
+        at, out, start = self.place[ids], None, 0
+        for t, n in zip(self.tables, self.sizes):
+            rows = t((at - start).clamp(0, n - 1))
+            out = rows if out is None else torch.where((at >= start)[..., None], rows, out)
+            start += n
+        return out
+
+# %% ../../nbs/lowrank/layers.ipynb #layblk02
+@patch
+def to_dense(self:BlockEmbedding)->nn.Embedding: # Looks up the same vectors
+    "Put the rows of all blocks into one dense embedding."
+    frozen = not next(self.parameters()).requires_grad
+    return nn.Embedding.from_pretrained(self.weight.detach(), frozen).train(self.training)
+
+@patch(as_prop=True)
+def rank(self:BlockEmbedding)->list: # [words, rank], or [words, None] where they are dense
+    "List the blocks."
+    return [[n, getattr(t, 'rank', None)] for t, n in zip(self.tables, self.sizes)]
 
 # %% ../../nbs/lowrank/layers.ipynb #2c33c734
 def layer_shape(

@@ -16,8 +16,8 @@ from transformers import PretrainedConfig
 from ..checks import check_count
 from ..models.encoder import is_linear, linears, open_linears
 from ..models.kinds import Encoder
-from .layers import (LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape, rank_cost,
-    replace_layers, warn_shared)
+from .layers import (BlockEmbedding, LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape,
+    rank_cost, replace_layers, warn_shared)
 from .structure import widen
 
 # %% ../../nbs/lowrank/plan.ipynb #00plan06
@@ -137,8 +137,9 @@ def check_plan(
     "Check that `plan` fits `model`."
     enc, names = Encoder(model).base, {k: full_name(model, k) for k in check_ranks(plan)}
     with open_linears(enc): modules = {k: enc.get_submodule(n) for k, n in names.items()}
+    words = enc.get_input_embeddings()
     for k, m in modules.items():
-        if m is not enc.get_input_embeddings() and not isinstance(m, (nn.Linear, LowRankLinear)):
+        if m is not words and m not in getattr(words, 'tables', ()) and not isinstance(m, (nn.Linear, LowRankLinear)):
             raise ValueError(f"the rank plan names {k!r}, a {type(m).__name__}: "
                 "only linear layers and word embeddings can be factorised")
     return RankPlan({names[k]: r for k, r in plan.items()}, {names[k]: layer_shape(m) for k, m in modules.items()})
@@ -185,7 +186,9 @@ def record_plan(
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
     view, plan, memo, first, again = Encoder(model), plan_of(model), {}, {}, {}
-    enc, sizes = view.base, {k: v for k, v in dict(heads=view.pruned_heads, neurons=view.pruned_neurons).items() if v}
+    blocks = next((m.sizes for m in view.base.modules() if isinstance(m, BlockEmbedding)), None)
+    sizes = dict(heads=view.pruned_heads, neurons=view.pruned_neurons, blocks=blocks)
+    enc, sizes = view.base, {k: v for k, v in sizes.items() if v}
     for n, m in enc.named_modules(remove_duplicate=False) if plan or sizes else ():
         twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
         if twice and next(m.parameters(), None) is not None: again[n] = first[m]
@@ -241,9 +244,8 @@ def to_dense(
     "Multiply out the factorised layers of a copy of `model`, and fill up with zeros."
     model = copy.deepcopy(model)
     with open_linears(model):
-        thin = [m for m in model.modules() if isinstance(m, (LowRankEmbedding, LowRankLinear))]
+        thin = [m for m in model.modules() if isinstance(m, (BlockEmbedding, LowRankEmbedding, LowRankLinear))]
         replace_layers(model, {m: m.to_dense() for m in thin})
     widen(model)
     record_plan(model)
     return model
-

@@ -13,21 +13,21 @@ from importlib.util import find_spec
 import torch
 from safetensors import safe_open
 from torch import nn
-from torch.utils._pytree import tree_map
-from transformers import AutoConfig, PreTrainedModel
+from torch.utils._pytree import tree_map # for keep_heads
+from transformers import AutoConfig
 from transformers.quantizers import HfQuantizer, auto
 from transformers.utils.quantization_config import QuantizationConfigMixin
+from ..models.flow import keep_heads, set_heads
+from .layers import BlockEmbedding
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00007
-class Factors(nn.Module):
+class Factors(nn.Sequential):
     "A linear layer or a word embedding as two thin ones, of the shapes in the file."
     def __init__(self, old, down, up):
         super().__init__()
-        like = dict(device=old.weight.device, dtype=old.weight.dtype)
-        words = isinstance(old, nn.Embedding)
-        self.down = nn.Embedding(*down, old.padding_idx, **like) if words else nn.Linear(*down[::-1], bias=False, **like)
+        like, words = dict(device=old.weight.device, dtype=old.weight.dtype), isinstance(old, nn.Embedding)
+        self.down = nn.Embedding(*down, **like) if words else nn.Linear(*down[::-1], bias=False, **like)
         self.up = nn.Linear(*up[::-1], bias=getattr(old, 'bias', None) is not None, **like)
-    def forward(self, x): return self.up(self.down(x))
     bias = property(lambda self: self.up.bias)
     @property
     def weight(self): # some models ask for its type
@@ -35,37 +35,37 @@ class Factors(nn.Module):
         return self.up(w) if isinstance(self.down, nn.Embedding) else self.up.weight@w
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00009
-def of_kept_heads(module, args, kwargs):
-    "Take the part of the kept heads of inputs `(texts, heads, length, length)`."
-    of_heads = lambda o: torch.is_tensor(o) and o.ndim == 4 and o.shape[1] > 1
-    return tree_map(lambda o: o.index_select(1, module.kept_heads) if of_heads(o) else o, (args, kwargs))
-
 def refuse_saving(*args, **kwargs):
     "Raise `ValueError`, since transformers alone would leave out what makes the folder open again."
-    raise ValueError('only rank_bert saves a factorised model: `pip install git+https://github.com/rank-bert/rank_bert.git`, and '
-        '`import rank_bert` before you load it')
+    raise ValueError('only rank_bert saves a factorised model: '
+        '`pip install git+https://github.com/rank-bert/rank_bert.git`, and `import rank_bert` before you load it')
+
+def file_shapes(files):
+    "Read the shapes of weights from safetensors files: name -> shape."
+    shapes = {}
+    for file in files:
+        with safe_open(file, framework='pt') as f: shapes |= {k: tuple(f.get_slice(k).get_shape()) for k in f.keys()}
+    return shapes
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00010
 class FactorsConfig(QuantizationConfigMixin):
     "The part of `config.json` that says which layers are thin."
     def __init__(self, version=None, **entries):
-        if version != 2: raise ValueError(f'this file opens version 2 of factorised layers, and config.json has {version!r}')
-        self.__dict__.update(dict(heads={}, neurons={}, version=version) | entries)
+        if version != 2: raise ValueError(f'this file opens version 2 of a rank plan, and config.json has {version!r}')
+        self.__dict__.update(dict(heads={}, neurons={}, blocks=[], version=version) | entries)
 
 class FactorsQuantizer(HfQuantizer):
     "Gives a model layers of the shapes in the file, before transformers loads their weights."
-    requires_calibration = True
     is_trainable = is_qat_trainable = True
     def is_serializable(self): return True
+    def update_weight_conversions(self, weight_conversions, model): return [] # modules are in the file as they are
 
-    def update_weight_conversions(self, weight_conversions, model): return []
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
-        record, prefix, shapes, new = self.quantization_config, f'{model.base_model_prefix}.', {}, {}
+        if not checkpoint_files: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
+        record, prefix, new = self.quantization_config, f'{model.base_model_prefix}.', {}
+        if record.blocks: model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), record.blocks))
         modules, inside = {n.removeprefix(prefix): m for n, m in model.named_modules()}, {*model.base_model.modules()}
-        if checkpoint_files is None: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
-        for file in checkpoint_files:
-            with safe_open(file, framework='pt') as f:
-                shapes |= {k.removeprefix(prefix): tuple(f.get_slice(k).get_shape()) for k in f.keys()}
+        shapes = {k.removeprefix(prefix): s for k, s in file_shapes(checkpoint_files).items()}
         for n, m in modules.items():
             if n in record.plan: new[m] = Factors(m, shapes[f'{n}.down.weight'], shapes[f'{n}.up.weight'])
             elif (s := shapes.get(f'{n}.weight')) and type(m) is nn.Linear and m in inside and s != m.weight.shape:
@@ -74,17 +74,13 @@ class FactorsQuantizer(HfQuantizer):
             for k, c in m._modules.items():
                 if c in new: setattr(m, k, new[c])
         for n, (heads, size) in record.heads.items():
-            wide = heads*size
-            sizes = dict(attention_head_size=size, num_attention_heads=heads, n_heads=heads, all_head_size=wide, dim=wide)
-            for k in sizes.keys() & vars(modules[n]).keys(): setattr(modules[n], k, sizes[k])
-            if kept := shapes.get(f'{n}.kept_heads'):
-                modules[n].register_buffer('kept_heads', torch.zeros(kept, dtype=torch.long))
-                modules[n].register_forward_pre_hook(of_kept_heads, with_kwargs=True)
+            set_heads(modules[n], heads, size)
+            if kept := shapes.get(f'{n}.kept_heads'): keep_heads(modules[n], torch.zeros(kept, dtype=torch.long))
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model) # a float model, which you may train and halve
         for m in model.modules():
-            if isinstance(m, PreTrainedModel): m.save_pretrained = refuse_saving
+            if hasattr(m, 'save_pretrained'): m.save_pretrained = refuse_saving
         return model
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00012
@@ -95,9 +91,8 @@ class FactorsAutoConfig:
     @classmethod
     def from_pretrained(cls, name, **kwargs):
         if find_spec('rank_bert'): import_module('rank_bert')
-        else:
-            auto.AUTO_QUANTIZER_MAPPING['rank_bert'] = FactorsQuantizer
-            auto.AUTO_QUANTIZATION_CONFIG_MAPPING['rank_bert'] = FactorsConfig
+        auto.AUTO_QUANTIZER_MAPPING.setdefault('rank_bert', FactorsQuantizer) # a folder of that name imports, too
+        auto.AUTO_QUANTIZATION_CONFIG_MAPPING.setdefault('rank_bert', FactorsConfig)
         found = AutoConfig.from_pretrained(name, **kwargs, trust_remote_code=False)
         config = found[0] if isinstance(found, tuple) else found
         config.__dict__.pop('transformers_weights', None) # by which transformers would refuse

@@ -43,12 +43,16 @@ def quiet_transformers():
     with set_attr([_CHATTER], 'state', (hf_logging.ERROR, False)): yield
 
 # %% ../../nbs/models/opener.ipynb #7e49650d
+_MINIATURES = [f'prajjwal1/bert-{o}' for o in ('tiny', 'mini', 'small')] # without a tokenizer on the hub
+
 def cached_or_hub(load, name):
     "Return `load` from the cache, or else from the hub, and where it came from; raise `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
     except OSError: pass # not in the cache
     if not hub_reachable():
-        raise OSError(f'{name!r} is neither a folder here nor in the cache, and the model hub does not answer: '
+        known = f"prajjwal1/bert-{name.lower().removeprefix('bert-')}"
+        guess = f' (did you mean {known!r}?)' if known in _MINIATURES else ''
+        raise OSError(f'{name!r}{guess} is neither a folder here nor in the cache, and the model hub does not answer: '
                       'pass the folder of a saved model, or try again with a connection')
     try: return load(local_files_only=False), f'hub: {name}'
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None
@@ -153,15 +157,13 @@ def record_origin(model, origin):
     return model
 
 # %% ../../nbs/models/opener.ipynb #922014e5
-_NO_TOKENIZER = [f'prajjwal1/bert-{o}' for o in ('tiny', 'mini', 'small')]
-
 def get_tokenizer(
     model_name:str|Path, # Any encoder on the hub, or the folder of a saved model
 )->PreTrainedTokenizerBase: # Fast tokenizer
     "Get the tokenizer that belongs to a model."
     name, load = str(model_name), partial(AutoTokenizer.from_pretrained, trust_remote_code=False)
     if not is_model_folder(name):
-        name = 'google-bert/bert-base-uncased' if name in _NO_TOKENIZER else name
+        name = 'google-bert/bert-base-uncased' if name in _MINIATURES else name
         return cached_or_hub(lambda **kw: load(name, **kw), name)[0]
     place = next((o for o in (name, encoder_folder(name)) if has_tokenizer(o)), None)
     if place is None: raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')

@@ -379,8 +379,8 @@ def export(
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
         if any(is_a(m, 'Dense') and isinstance(m.activation_function, torch.nn.Identity) for m in graph.model):
-            raise ValueError(f'{pooling_of(source.model)}: no map can go before this pooling, where other programs would see it: '
-                'compress the dense model again with refit(head=False), which adds none')
+            raise ValueError(f'{pooling_of(source.model)}: no map can go before this pooling, where other programs would '
+                'see it: compress the dense model again with refit(head=False), which adds none')
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
             'graph gives its embedding without the tokens, for Predictor and the page')
     if form.to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):

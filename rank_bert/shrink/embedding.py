@@ -8,31 +8,57 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/embedding.html.md"""
 __all__ = ['table']
 
 # %% ../../nbs/shrink/embedding.ipynb #51336f2e
-import copy, math, time, torch, torch.nn as nn
-from ..checks import check_fraction
+import copy, time, torch, torch.nn as nn
+from ..checks import check_count, check_fraction
 from ..models.kinds import Encoder
+from .allocate import allocate, check_least, smallest_budget
 from .calibrate import Calibration, calibrate, fingerprint
 from .decomposition import record_of
 from ..models.sizes import encoder_params
-from ..lowrank.layers import LowRankEmbedding, break_even, replace_layers
+from ..lowrank.layers import BlockEmbedding, LowRankEmbedding, replace_layers
 from ..lowrank.linalg import damped_root, gram_svd
 from ..lowrank.plan import record_plan
 from .recipe import part
 
 # %% ../../nbs/shrink/embedding.ipynb #505150de
+def block_shapes(
+    v:int, # Words
+    h:int, # Features
+    blocks:int, # Blocks; with four they end at 1/16, 1/8 and 1/4 of the words
+)->dict: # Number of the block -> (features, words)
+    "Divide words into blocks, each as large as all before it."
+    ends = sorted({0, v, *(v >> i for i in range(2, blocks + 1))})
+    return {i: (h, b - a) for i, (a, b) in enumerate(zip(ends, ends[1:]))}
+
 def truncate_embedding(
     old:nn.Embedding, # Word embedding
-    rank:int, # Directions to keep
+    keep:float, # Fraction of its weights
     words:dict, # `words` of a `Calibration`, or nothing
+    blocks:int=1, # Blocks of words of falling frequency, each with a rank of its own
 )->tuple: # The factorised embedding, and the sum of the squared singular values that were dropped
     "Factorise a word embedding, weighed by words and directions."
     counts, g = words.get('counts', torch.ones(old.num_embeddings)).double() + .1, words.get('grad_second_moment')
-    p = (counts/counts.sum()).sqrt()[:, None].to(old.weight.device)
-    root = None if g is None else damped_root(g.to(old.weight.device))
-    e = p*old.weight.detach().double()
-    u, s, r = gram_svd(e if root is None else e@root)
-    if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
-    return LowRankEmbedding.from_factors(u[:, :rank]*s[:rank]/p, r[:rank].T, old), s[rank:].square().sum().item()
+    w = old.weight.detach()
+    p = (counts/counts.sum()).sqrt()[:, None].to(w.device)
+    root = None if g is None else damped_root(g.to(w.device))
+    e = p*w.double()
+    e = e if root is None else e@root
+    shapes = block_shapes(*w.shape, blocks)
+    ids = torch.argsort(-counts, stable=True).split([n for _, n in shapes.values()]) if blocks > 1 else [...]
+    svds = [gram_svd(e[o]) for o in ids]
+    plan, dense, thin = allocate({i: s for i, (_, s, _) in enumerate(svds)}, shapes, keep), [], []
+    for o, (u, s, r), rank in zip(ids, svds, plan.values()):
+        if rank is None: dense.append(o)
+        else:
+            if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
+            thin.append((o, LowRankEmbedding.from_factors(u[:, :rank]*s[:rank]/p[o], r[:rank].T, old)))
+    if blocks == 1: return thin[0][1] if thin else old, plan.error
+    if dense: # in one table
+        dense = torch.cat(dense)
+        frozen = not next(old.parameters()).requires_grad
+        thin.insert(0, (dense, nn.Embedding.from_pretrained(w[dense], frozen)))
+    place = torch.cat([o for o, _ in thin]).argsort()
+    return BlockEmbedding([t for _, t in thin], place.to(w.device)).train(old.training), plan.error
 
 # %% ../../nbs/shrink/embedding.ipynb #52fa3703
 @torch.inference_mode(False)
@@ -42,6 +68,7 @@ def compress_embedding(
     data=None, # Batches, or a `Calibration` or `Decomposition` of this model or of the one it was compressed from
     n_samples:int=1024, # Texts to use of batches
     progress:bool=True, # Show a progress bar?
+    blocks:int=4, # Blocks of words of falling frequency, each with a rank of its own; without data there is one
 )->nn.Module: # A new model, with a `CompressionRecord` as its `.compression`
     "Factorise the word embedding of an encoder."
     start, enc = time.time(), Encoder(model).base
@@ -50,9 +77,8 @@ def compress_embedding(
         raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be "
             "factorised on its own")
     v, h = enc.get_input_embeddings().num_embeddings, enc.get_input_embeddings().embedding_dim
-    if (rank := int(fraction*break_even(v, h))) < 1:
-        raise ValueError(f"no rank keeps {fraction:.3g} of the word embedding: the fraction must be at least "
-            f"{(v + h)/(v*h):.4f}")
+    shapes = block_shapes(v, h, check_count(blocks, 'blocks') if data is not None else 1)
+    check_least(fraction, smallest_budget(shapes))
     cal = getattr(data, 'calibration', data)
     if cal is not None and not isinstance(cal, Calibration):
         cal = calibrate(model, cal, n_samples, statistics='grad_second_moment', progress=progress)
@@ -60,8 +86,8 @@ def compress_embedding(
         raise ValueError('this calibration is of other embeddings: calibrate this model')
     new, done, words = copy.deepcopy(model), record_of(model), cal.words if cal else {}
     old = (enc := Encoder(new).base).get_input_embeddings()
-    if rank < min(h, getattr(old, 'rank', math.inf)):
-        thin, dropped = truncate_embedding(old, rank, words)
+    thin, dropped = truncate_embedding(old, fraction, words, len(shapes))
+    if sum(p.numel() for p in thin.parameters()) < sum(p.numel() for p in old.parameters()):
         replace_layers(enc, {old: thin})
         record_plan(new)
         if done.nats and 'grad_second_moment' in words: done.predicted += .5*cal.tokens/cal.samples*dropped
@@ -73,6 +99,6 @@ def compress_embedding(
 
 # %% ../../nbs/shrink/embedding.ipynb #tabl0001
 @part('table', needs='texts', statistics=('grad_second_moment',))
-def table(step, keep:float=.5):
+def table(step, keep:float=.5, blocks:int=4):
     "Factorise the word embedding, with most of its rank for frequent words."
-    return compress_embedding(step.model, keep, step.job.texts, None, step.job.progress)
+    return compress_embedding(step.model, keep, step.job.texts, None, step.job.progress, blocks)

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
 from ..checks import check_fraction
+from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
 from ..models.embedder import is_a, prompted
 from ..models.kinds import Encoder
@@ -116,11 +117,17 @@ def cut_model(
     small = copy.deepcopy(model)
     enc = Encoder(small).base
     table, head = enc.get_input_embeddings(), enc.get_output_embeddings()
+    if isinstance(table, BlockEmbedding):
+        raise ValueError('the word embedding is in blocks already: begin the recipe of the dense model with words')
     table = getattr(table, 'down', table) # of a factorised one
     rows = list(new)
     cut = {id(p): nn.Parameter(p.detach()[rows].clone(), p.requires_grad) for m in (table, head) if m is not None
         for p in m.parameters()}
     for m in enc.modules(): m._parameters |= {k: cut[id(p)] for k, p in m._parameters.items() if id(p) in cut}
+    for m in enc.modules() if head is not None else ():
+        for o in m.children() if head in m._modules.values() else (): # MobileBERT's head has a second matrix
+            if getattr(o, 'in_features', None) != head.out_features: continue
+            o.weight, o.in_features = nn.Parameter(o.weight.detach()[:, rows].clone(), o.weight.requires_grad), len(new)
     table.num_embeddings = enc.config.vocab_size = len(new)
     if head is not None: head.out_features = len(new)
     if table.padding_idx is not None: table.padding_idx = new[table.padding_idx]

@@ -122,15 +122,17 @@ def model_of(
     return Encoder(model.model if isinstance(model, Learner) else model).base
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
+@patch(as_prop=True)
+def hf_model(self:Learner): return Encoder(self.model).base
+
+@patch(as_prop=True)
+def kind(self:Learner): return BertWrapper(self.hf_model).kind
+
 class EncoderLearner(Learner):
     "A fastai `Learner` of a `BertWrapper`, which knows its tokenizer, its labels and its metrics."
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.model.to(self.dls.device) # where the batches are, and not only once it fits
-    @property
-    def hf_model(self): return Encoder(self.model).base
-    @property
-    def kind(self): return BertWrapper(self.hf_model).kind
     def _call_one(self, event_name):
         alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
         if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
@@ -201,7 +203,7 @@ def default_epochs(
 
 # %% ../../nbs/train/learner.ipynb #da887153
 @patch
-def logits(self:EncoderLearner,
+def logits(self:Learner,
     dl=None, # Data loader with labels; default: the validation set
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
     "Predict logits for a data loader."
@@ -218,18 +220,18 @@ def logits(self:EncoderLearner,
 
 # %% ../../nbs/train/learner.ipynb #7994860e
 @patch
-def evaluate(self:EncoderLearner,
+def evaluate(self:Learner,
     dl=None, # Data loader; default: every validation set
     outputs:list=None, # Empty list, to which we add the logits and targets of each data loader
 )->dict: # Metric to value
     "Compute the metrics and the loss."
     valid = self.dls.loaders[1:]
     names = [f"_{o.removeprefix('validation_')}" for o in self.dls.valid_names] if len(valid) > 1 else ['']
-    res, outputs = {}, [] if outputs is None else outputs
+    res, outputs, scores = {}, [] if outputs is None else outputs, getattr(self, 'score_names', KINDS[self.kind].metrics)
     for name, o in [('', dl)] if dl is not None else zip(names, valid, strict=True):
         outputs.append(self.logits(o))
         z, y = outputs[-1]
-        values = {**score(z, y, self.score_names, self.kind), 'loss': check_loss(self.loss_func(z, y))}
+        values = {**score(z, y, scores, self.kind), 'loss': check_loss(self.loss_func(z, y))}
         res |= {k+name: v for k, v in values.items()}
     return res
 
@@ -259,7 +261,7 @@ def get_preds(self:EncoderLearner, ds_idx=1, dl=None, with_input=False, **kwargs
 
 # %% ../../nbs/train/learner.ipynb #ef03a39f
 @patch
-def save_pretrained(self:EncoderLearner,
+def save_pretrained(self:Learner,
     folder:str|Path, # Where to write
     overwrite:bool=False, # Replace what is there?
 )->Path: # The folder

@@ -18,6 +18,7 @@ from sklearn import metrics as skm
 
 from ..checks import check_name
 from ..models.answers import KINDS
+from ..see.search import rank_scores
 
 # %% ../../nbs/train/scores.ipynb #64bca4dc
 def _correlation(f, targs, preds):
@@ -81,8 +82,8 @@ def ranking_scores(queries, grades, scores, dense=None): # of each pair, `dense`
     for at in groups.values():
         g, s = grades[at], scores[at]
         if len(g) < 2 or not g.any(): continue
-        places = np.flatnonzero(g[np.argsort(-s, kind='stable')])
-        res.append([skm.ndcg_score([g], [s], k=10), 1/(1 + places[0]) if places[0] < 10 else 0.])
+        found = rank_scores(g, s)
+        res.append([found['ndcg@10'], found['mrr@10']])
         if dense is not None: res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
     if res: return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
     raise ValueError('no query has two candidates, and one of them a grade above 0, so there is no order to score')
