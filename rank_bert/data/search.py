@@ -66,7 +66,7 @@ def search_texts(task:SearchTask)->list: # Queries first
 
 # %% ../../nbs/data/search.ipynb #srch0012
 _SENTENCE = re.compile(r'(?<=[.!?])\s+|(?<=[。！？])|\n+')
-LONG, WHOLE = 48, 16 # words from which a text is long; of so many long texts one stays whole
+LONG, WHOLE = 48, 8 # words from which a text is long; of so many long texts one stays whole
 
 def pieces(
     texts:list, # Strings
