@@ -11,7 +11,7 @@ and puts the first 10 documents of MiniLM in order for the first 50 queries: `sc
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
-`cosine` compare them with themselves."""
+`tau` (here the mean cosine) compare them with themselves."""
 import csv, math, tempfile, time
 from itertools import groupby
 from pathlib import Path
