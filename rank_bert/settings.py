@@ -214,7 +214,7 @@ class Rows(Settings):
     valid:ArgType(str, noop, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
     drop_empty:bool=False # Leave out the rows of a file without a label
-    texts:text_as('FILE')=None # Or a file of texts without labels, one a line; a tab separates the parts of a pair
+    texts:text_as('FILE')=None # Or texts without labels: a file, one a line (a tab splits a pair), or a folder as BEIR's
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
     tokenizer:text_as('NAME|FOLDER')=None # Tokenizer other than the model's own

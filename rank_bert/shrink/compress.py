@@ -42,7 +42,7 @@ SEARCHES = dict(max_changed=search, speedup=speed_search) # for other limits, on
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
     budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
-    data=None, # Texts or batches to learn from, a learner, or a `Calibration` or `Decomposition` of this model
+    data=None, # Texts, batches, a folder of a search task, a learner, or a `Calibration` or `Decomposition` of this model
     recipe:str=None, # Parts joined by '+'; default: the best that model and data bear, 'neurons+kfac+refit' with texts
     progress:bool=True, # Show progress bars?
     **kwargs # The limit, and how to keep it
