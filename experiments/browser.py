@@ -1,6 +1,14 @@
 """Open exported folders in a headless chromium, with libraries from `npm pack`; howto/browser.ipynb tests with it.
 
     python browser.py FOLDER ... --csv browser.csv    # megabytes, seconds and milliseconds of a first visit
+
+The folders of browser.csv, with M for the folder of all-MiniLM-L6-v2 and $RANK_BERT_GLUE that of GLUE, on an idle machine:
+
+    rank-bert-finetune sst2 --model M --n-train 2000 --epochs 1 --out dense
+    rank-bert-compress dense --budget .3 --out small
+    rank-bert-compress dense --budget .3 --recipe "words(coverage=1)+neurons+kfac+refit" --out seen
+    rank-bert-export dense --to web --precision fp32 --out dense-fp32     # and int8; the same for small
+    rank-bert-export seen --to web --precision int8 --out small-int8-seen
 """
 import argparse, gzip, json, os, shutil, subprocess, tarfile, tempfile, threading
 from contextlib import contextmanager
