@@ -5,10 +5,10 @@
 All contenders train BERT-tiny on the same tokens with the same optimizer (fused AdamW, no gradient clipping, a constant
 rate for the Trainer and the loops), and take turns. Validation and set-up do not count. The Trainer uses its collator that
 pads to the longest, as its documentation shows it; `padded to 128` is what many tutorials do. `train_speed.csv` has five
-turns with 8,192 sentences of SST-2 on one thread, with BERT's own vocabulary of 30,522 words. `train_words.csv` has three
-turns with 1,024 of them, on a machine with other work, and beside them a model cut to the words of its rows:
+turns with 8,192 sentences of SST-2 on one thread, with BERT's own vocabulary of 30,522 words. `train_words.csv` has five
+turns with 4,096 of them, and beside them a model cut to the words of its rows:
 
-    python experiments/train_speed.py --source FOLDER --tokenizer FOLDER --n-train 1024 --repeats 3 --only 'glue|Trainer'"""
+    python experiments/train_speed.py --source FOLDER --tokenizer FOLDER --n-train 4096 --repeats 5 --only 'glue|Trainer'"""
 import inspect, math, re, tempfile, time, warnings
 from functools import partial
 import torch, torch.nn.functional as F
