@@ -10,18 +10,20 @@ __all__ = []
 # %% ../../nbs/commands/bench_infer.ipynb #bi000003
 import copy, tempfile
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 
-from .bench import milliseconds, random_models, take_turns
+from .bench import random_models, take_turns
 from ..checks import check_name
-from ..ship.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
+from ..ship.export import GRAPHS, PACKAGES, PRECISIONS, pytorch_engine, why_not, write_graph
 from ..ship.onnx import TextGraph, to_onnx
 from ..ship.runtime import ENGINES
 from ..models.sizes import encoder_params
 from ..settings import batch_shape
+from ..shrink.speed import median_time
 
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
@@ -40,17 +42,18 @@ def _backend_runs(model, pairs, place):
     return runs
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
-def bench_backends(
+def bench_infer(
     model:str='6-layer', # '6-layer' (384 wide), sizes as for `bert_config`, or folders, separated by commas
     budgets:tuple=(0.5, 0.2), # Fractions of the encoder's linear weights to keep
     sizes:tuple=('1x32', '32x64'), # Texts x tokens of the batches
-    backends:tuple=('torch', 'onnx', 'openvino'), # Of 'torch', 'onnx' and 'openvino'
+    backends:tuple=None, # Of 'torch', 'onnx' and 'openvino'; default: those that are installed
     precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16' and 'int8'
     multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
+    backends = backends or ('torch', *(k for k, v in PACKAGES.items() if find_spec(v)))
     for b in backends: check_name(b, 'backend', BACKENDS)
     for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
     able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
@@ -68,8 +71,8 @@ def bench_backends(
                 x = TextGraph(models['dense']).sample(bs, length)
                 x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
                 for run in runs.values(): run(x) # the first call prepares
-                calls = {k: partial(milliseconds, partial(r, x)) for k, r in runs.items()}
-                t = take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
+                calls = {k: partial(median_time, partial(r, x), .2) for k, r in runs.items()}
+                t = 1e3*take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
                 base = t.least.xs('dense')
                 t['speedup'] = base['torch', 'fp32']/t.least
                 t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
