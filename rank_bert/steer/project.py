@@ -28,7 +28,7 @@ def leading_right(
     return torch.linalg.qr(gram_svd(x, rank).right.mT)[0].to(x) # orthonormal also where singular values are zero
 
 # %% ../../nbs/steer/project.ipynb #1b5a4e76
-Projected = namedtuple('Projected', 'matrix basis columns rows')
+Projected = namedtuple('Projected', 'matrix basis')
 
 def project_rank(
     w:torch.Tensor, # Matrix or stack of matrices `(..., m, n)`
@@ -37,7 +37,7 @@ def project_rank(
     left:torch.Tensor=None, # Lower triangular `(..., m, m)`: L in the norm; None for the identity
     right:torch.Tensor=None, # `(..., n, k)`: R in the norm; None for the identity
     iterations:int=1, # Steps of the subspace iteration
-)->Projected: # Nearest matrix, basis for the next time, orthonormal `columns (..., m, rank)`, `rows (..., n, rank)`
+)->Projected: # Nearest matrix, and the basis for the next time
     "Find the nearest matrix of rank `rank` in the norm of `left^T (w - a) right`."
     dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
     x = w if left is None else left.mT@w
@@ -52,8 +52,7 @@ def project_rank(
         q, b = q@turn, turn.mT@b
     basis, part = torch.linalg.qr(b.mT)[0], q.mT@x
     if left is not None: q = torch.linalg.solve_triangular(left.mT, q, upper=True)
-    columns = q if left is None else torch.linalg.qr(q)[0]
-    return Projected((q@part).to(dtype), basis, columns, basis if right is None else torch.linalg.qr(part.mT)[0])
+    return Projected((q@part).to(dtype), basis)
 
 # %% ../../nbs/steer/project.ipynb #caa28487
 def _svd(w):
