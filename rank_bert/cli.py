@@ -8,7 +8,6 @@ Docs: https://rank-bert.github.io/rank_bert/cli.html.md"""
 __all__ = []
 
 # %% ../nbs/cli.ipynb #da6e62b5
-from argparse import SUPPRESS
 from inspect import signature
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .commands.shell import COMMANDS, arg_parser, command, command_name, say, shows_progress
+from .commands.shell import COMMANDS, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
@@ -89,19 +88,10 @@ def bench(
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command
-def help(
-    complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
-)->str: # The list
+def help()->str: # The list
     "List all commands."
-    if complete:
-        parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
-        seen = {k: [a for a in p._actions if a.help != SUPPRESS] for k, p in parsers.items()}
-        words = lambda actions: ' '.join(str(o) for a in actions for o in (*a.option_strings, *(a.choices or ())))
-        lines = [f"complete -o default -W '{words(v)}' {k}" for k, v in seen.items()]
-    else:
-        width = max(map(len, COMMANDS))
-        lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
-        lines += ['', 'Add --help to any of them to see its options.']
-    text = '\n'.join(lines)
+    width = max(map(len, COMMANDS))
+    lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
+    text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
     say(text, result=True)
     return text

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/commands/bench_infer.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000003
-import copy, tempfile
+import copy, shutil, tempfile
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
@@ -18,9 +18,8 @@ import numpy as np, pandas as pd, torch
 
 from .bench import random_models, take_turns
 from ..checks import check_name
-from ..ship.export import GRAPHS, PACKAGES, PRECISIONS, pytorch_engine, why_not, write_graph
+from ..ship.export import PACKAGES, PRECISIONS, in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
-from ..ship.runtime import ENGINES
 from ..models.sizes import encoder_params
 from ..settings import batch_shape
 from ..shrink.speed import median_time
@@ -28,18 +27,6 @@ from ..shrink.speed import median_time
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
 BACKENDS = dict(torch=tuple(_TORCH_TYPES), **PRECISIONS)
-
-def _backend_runs(model, pairs, place):
-    "Load a model into each backend and precision: pair -> function of a dict of arrays."
-    graph, traced, runs, threads = TextGraph(model), place/'model.onnx', {}, torch.get_num_threads()
-    if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced)
-    for b, p in pairs:
-        if b == 'torch': runs[b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
-        else:
-            file = place/p/GRAPHS[b]
-            write_graph(traced, file, b, p)
-            runs[b, p] = ENGINES[b](file, graph.outputs[0], p, threads)
-    return runs
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
 def bench_infer(
@@ -62,21 +49,23 @@ def bench_infer(
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
-        with tempfile.TemporaryDirectory() as d:
-            runs = {}
-            for i, (k, m) in enumerate(models.items()):
-                (place := Path(d)/str(i)).mkdir()
-                runs |= {(k, *pair): run for pair, run in _backend_runs(m, pairs, place).items()}
-            for bs, length in shapes:
-                x = TextGraph(models['dense']).sample(bs, length)
-                x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
-                for run in runs.values(): run(x) # the first call prepares
-                calls = {k: partial(median_time, partial(r, x), .2) for k, r in runs.items()}
-                t = 1e3*take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
-                base = t.least.xs('dense')
-                t['speedup'] = base['torch', 'fp32']/t.least
-                t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
-                t = t.round(2)
-                t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
-                tables[Path(o).name, f'{bs} x {length}'] = t
+        runs = {}
+        for k, m in models.items():
+            graph = TextGraph(m)
+            with tempfile.TemporaryDirectory() as d:
+                if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced := Path(d)/'model.onnx')
+                for b, p in pairs:
+                    if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
+                    else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+        for bs, length in shapes:
+            x = TextGraph(models['dense']).sample(bs, length)
+            x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
+            calls = {k: partial(median_time, partial(r, x), .2) for k, r in runs.items()} # the first call prepares
+            t = 1e3*take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
+            base = t.least.xs('dense')
+            t['speedup'] = base['torch', 'fp32']/t.least
+            t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
+            t = t.round(2)
+            t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
+            tables[Path(o).name, f'{bs} x {length}'] = t
     return pd.concat(tables, names=['model', 'input'])
