@@ -50,8 +50,7 @@ def read_manifest(
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
     if m.get('version') != VERSION:
-        way = 'an earlier rank_bert wrote it, so export it again' if m.get('version') in (1, 2) else 'update rank_bert'
-        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
+        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: update rank_bert, or export it again")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):
