@@ -104,7 +104,7 @@ class EmbeddingSweep(Sweep):
 
     def _data_folder(self, task): pass
 
-    def _check_models(self):
+    def check_models(self):
         for o in self.models: open_encoder(o)
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00023
@@ -151,7 +151,7 @@ def tuning_settings(self:EmbeddingSweep, run)->dict: # All that the dense model 
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00033
 @patch
-def _prepare(self:EmbeddingSweep, run, tick):
+def prepare(self:EmbeddingSweep, run, tick):
     "Open the model that runs start from: model, texts to learn from, and what records say of it."
     start = time.perf_counter()
     model, origin = open_encoder(run.model)

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/compare/report.html.md"""
 __all__ = ['report']
 
 # %% ../../nbs/compare/report.ipynb #80392204
-import json, warnings
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -50,8 +50,6 @@ def read_sweep(
     df = to_table(records)
     for c in (c for c in COLUMNS if SCHEMA[c].write): # numbers
         df[c] = pd.to_numeric(df[c]).astype(float).where(lambda o: o.abs() < 1e18)
-    late = [o for o in store.left_out(names) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
-    if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_RESTART}')
     return df.astype(dict(seed=int)), records
 
 # %% ../../nbs/compare/report.ipynb #14a2c352
@@ -206,10 +204,9 @@ def summary_table(summary:pd.DataFrame)->pd.DataFrame: # Without empty columns a
 
 # %% ../../nbs/compare/report.ipynb #380a65c1
 def metrics_table(df:pd.DataFrame)->pd.DataFrame: # A row for each task, model, recipe, allocator and budget
-    "Average every metric over seeds, except of what is damaged."
+    "Average every metric over seeds."
     def numbers(text):
-        try: found = json.loads(text).items()
-        except (AttributeError, TypeError, ValueError): return {}
+        found = json.loads(text).items()
         return {k.replace('_', ' '): float(v) for k, v in found if k not in SCHEMA and isinstance(v, (int, float))}
     done = df[df.status == 'done']
     t = done[[*GROUP, 'kept']].join(pd.DataFrame(list(map(numbers, done.metrics)), index=done.index))

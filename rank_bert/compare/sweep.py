@@ -75,7 +75,7 @@ class Sweep(Runner):
             check_recipe(parts, limits, texts=True, labels=self._labels)
         self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
-        self._check_models()
+        self.check_models()
         check_new(self.folder/'results.csv', overwrite=True, folder=False)
 
 # %% ../../nbs/compare/sweep.ipynb #255a2a7e
@@ -86,7 +86,7 @@ def _data_folder(self:Sweep, task):
     return None if source in ('sample', 'hub') else task_folder(task, source)
 
 @patch
-def _check_models(self:Sweep):
+def check_models(self:Sweep):
     "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
     if self.rows.tokenizer: is_model_folder(self.rows.tokenizer)
     for o in self.models: is_model_folder(o) and weight_bytes(encoder_folder(o))
@@ -226,7 +226,7 @@ def _result(self:Sweep, run, job, about):
 
 # %% ../../nbs/compare/sweep.ipynb #fc1219f4
 @patch
-def _prepare(self:Sweep, run, tick):
+def prepare(self:Sweep, run, tick):
     "Fine-tune and load the model that runs start from: model, what it learns from, and what records say of it."
     folder = self.tune(run, tick)
     tuning, learn = json_object(folder/'tuning.json'), self._learner(run, folder)
@@ -239,7 +239,7 @@ def start(self:Sweep,
     tick=noop, # Called after each epoch
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
-    model, data, about = self._prepare(run, tick)
+    model, data, about = self.prepare(run, tick)
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.config.n_samples}.safetensors'
     job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)
