@@ -20,6 +20,7 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
+from ..io import new_file
 from ..models.base_models import find_config
 from ..models.opener import get_tokenizer
 from ..models.folder import check_length
@@ -97,7 +98,7 @@ def write_csv(self:Runner)->pd.DataFrame: # As `results`
     "Write `results.csv`, after any other process that does so."
     with self.store.claim(self.folder/'results.csv', wait=True):
         res = self.results()
-        with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
+        with new_file(self.folder/'results.csv') as tmp: res.to_csv(tmp, index=False)
     return res
 
 # %% ../../nbs/compare/runner.ipynb #193ea34c
