@@ -92,6 +92,7 @@ def bench(
 @command
 def help(
     complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
+    recipes:bool=False, # Print the parts of recipes, and what they do, those of --import too
 )->str: # The list
     "List all commands."
     if complete:
@@ -99,6 +100,9 @@ def help(
         seen = {k: [a for a in p._actions if a.help != SUPPRESS] for k, p in parsers.items()}
         words = lambda actions: ' '.join(str(o) for a in actions for o in (*a.option_strings, *(a.choices or ())))
         lines = [f"complete -o default -W '{words(v)}' {k}" for k, v in seen.items()]
+    elif recipes:
+        from rank_bert.shrink.recipe import recipes as table
+        lines = [f'{k:<12}{o.does} {o.settings and f"({o.settings})"}' for k, o in table().iterrows()]
     else:
         width = max(map(len, COMMANDS))
         lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
