@@ -5,23 +5,27 @@
     python experiments/base_size.py memory mpnet experiments/base_memory.csv --data ../shared/data --label now
     python experiments/base_size.py finetune mpnet sst2 --data ../shared/data
     python experiments/base_size.py classifier sst2 experiments/base_classifier.csv --data ../shared/data
+    python experiments/base_size.py speed sst2 experiments/base_speed.csv --data ../shared/data --budgets '.5 .3' --n-samples 64
     python experiments/base_size.py encoder mpnet experiments/base_encoder.csv --data ../shared/data
 
 The folder of data holds `glue` and `wikitext-2`, as for `embeddings.py`. Seconds are those of one processor core. A row that
 is in the file already is not measured again. A row of `memory` is a process of its own, and says which code ran; `before`
 is what `compress` took until `Gram` kept half of each sum and each result took the place of its sums."""
-import csv, random, resource, time, zipfile
+import csv, random, resource, tempfile, time, zipfile
 from dataclasses import replace
 from io import BytesIO
+from itertools import product
 from pathlib import Path
-import torch
+import numpy as np, torch
 from embeddings import Bench, add_row, corpora, linear_of
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from rank_bert.models.kinds import KINDS
 from rank_bert.models.opener import quiet_transformers
 from rank_bert.settings import CompressConfig
+from rank_bert.ship.export import export, in_pytorch
 from rank_bert.shrink.compress import compress
+from rank_bert.shrink.latency import in_turns, timed_call
 from rank_bert.shrink.recipe import Job, parse, run
 
 DEFAULT = 'neurons+kfac+refit'
@@ -39,9 +43,9 @@ def prepare(wheels, folder):
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_bytes(archive.read(n))
 
-def load(folder):
+def load(folder, device='cpu'):
     "Open the sentence encoder."
-    with quiet_transformers(): return SentenceTransformer(str(folder), device='cpu', local_files_only=True).eval()
+    with quiet_transformers(): return SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
 
 def learner(folder, data, n_train=8000):
     "Make a learner for SST-2."
@@ -102,11 +106,29 @@ def classifier(folder, out, data, budgets, recipes, n_samples):
         add_row(out, o | dict(linear=linear_of(small), dense=round(dense, 5), accuracy=round(accuracy, 5),
             divergence=round(d, 6)))
 
-def encoder(folder, out, data, budgets, recipes, n_samples, n_test=500):
+def speed(folder, out, data, budgets, recipe, n_samples):
+    "Time one text of 32 tokens in every engine, in turns on one core, beside the dense model in PyTorch."
+    learn, models = learner(folder, data), {}
+    models[1.] = learn.hf_model
+    for b in budgets: models[b] = compress(learn.hf_model, b, learn, recipe, n_samples=n_samples, progress=False)
+    for m in models.values(): m.tokenizer = learn.dls.tokenizer
+    x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int))
+    with tempfile.TemporaryDirectory() as d:
+        runs = {(b, 'pytorch', 'fp32'): in_pytorch(m, 64) for b, m in models.items()}
+        for b, to, p in product(models, ('onnx', 'openvino'), ('fp32', 'int8')):
+            runs[b, to, p] = export(models[b], learn.dls.tokenizer, f'{d}/{b}-{to}-{p}', to, p, max_length=64)
+        times = in_turns({k: lambda r=r: timed_call(lambda: r._run_engine(x)) for k, r in runs.items()}, repeats=30, warmup=3)
+        dense = min(times[1., 'pytorch', 'fp32'])
+        for (b, to, p), r in runs.items():
+            mb = sum(f.stat().st_size for f in r.folder.rglob('*') if f.is_file())/1e6 if to != 'pytorch' else ''
+            add_row(out, dict(budget=b, engine=to, precision=p, ms=round(1e3*min(times[b, to, p]), 1),
+                times_as_fast=round(dense/min(times[b, to, p]), 2), mb=mb and round(mb, 1)))
+
+def encoder(folder, out, data, budgets, recipes, n_samples, device='cpu', n_test=500):
     "Shrink the sentence encoder, and write what `embeddings.py` writes of MiniLM."
     asked = [dict(n_texts=n, budget=b, recipe=r) for n in n_samples for b in budgets for r in recipes]
     if not (asked := todo(out, asked)): return
-    dense, bench = load(folder), None
+    dense, bench = load(folder, device), None
     for o in asked:
         n, b, r = o.values()
         if bench is None or bench.job.config.n_samples != n:
@@ -119,7 +141,7 @@ def encoder(folder, out, data, budgets, recipes, n_samples, n_test=500):
 
 @call_parse
 def main(
-    what:str, # prepare, memory, finetune, classifier or encoder
+    what:str, # prepare, memory, finetune, classifier, speed or encoder
     folder:str, # Wheels to prepare from, or the model
     out:str, # What to write
     data:str=None, # Folder with glue and wikitext-2
@@ -127,6 +149,7 @@ def main(
     recipes:str=f'svd {DEFAULT}', # What to do; separated by blanks
     n_samples:str='1024', # Texts to learn from
     label:str='now', # What code a row of `memory` is of
+    device:str='cpu', # Where to measure the encoder
 ):
     "Prepare the model, and measure it."
     torch.set_num_threads(1)
@@ -134,4 +157,6 @@ def main(
     if what == 'prepare': prepare(folder, out)
     if what == 'finetune': finetune(folder, out, data)
     if what == 'memory': memory(folder, Path(out), data, label, shares[0], sizes[0])
-    if what in ('classifier', 'encoder'): globals()[what](folder, Path(out), data, shares, recipes.split(), sizes)
+    if what == 'classifier': classifier(folder, Path(out), data, shares, recipes.split(), sizes)
+    if what == 'speed': speed(folder, Path(out), data, shares, recipes.split()[-1], sizes[0])
+    if what == 'encoder': encoder(folder, Path(out), data, shares, recipes.split(), sizes, device)

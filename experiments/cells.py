@@ -3,7 +3,7 @@
     rank-bert-finetune sst2 --model ... --n-train 12000 --out sst2-0
     python experiments/cells.py sst2-0 sst2 --source ../shared/data/glue --out experiments/cells.csv
 
-`nbs/results.ipynb` shows the file."""
+`nbs/results_methods.ipynb` shows the file."""
 import csv, subprocess, tempfile, time
 from pathlib import Path
 from fastcore.script import call_parse

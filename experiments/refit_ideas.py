@@ -3,7 +3,7 @@
     rank-bert-finetune sst2 --model ... --seed 0 --out sst2-0
     python experiments/refit_ideas.py sst2-0 sst2 --source ../shared/data/glue --out experiments/refit_ideas.csv
 
-A row that is in the file already is not measured again. `nbs/results.ipynb` draws the table from the file."""
+A row that is in the file already is not measured again. `nbs/results_methods.ipynb` draws the table from the file."""
 import copy, csv, time, warnings
 from pathlib import Path
 import torch

@@ -7,6 +7,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .data.facts import GLUE_TASKS
     from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
+    from .data.search import read_search
     from .models.encoder import linears
     from .models.roles import ROLES, add_family
     from .models.kinds import Encoder, loss_increase
@@ -18,6 +19,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     # see
     from .see.metrics import (effective_rank, energy_rank, mp_outliers, numerical_rank, participation_ratio, plot_ranks,
         plot_spectra, rank_report, rankme, singular_values, stable_rank, token_residual)
+    from .see.search import compare_search
     from .see.verdict import verdict
     # shrink
     from .lowrank.layers import LowRankLinear, break_even

@@ -8,7 +8,6 @@ Docs: https://rank-bert.github.io/rank_bert/cli.html.md"""
 __all__ = []
 
 # %% ../nbs/cli.ipynb #da6e62b5
-from argparse import SUPPRESS
 from inspect import signature
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .models.folder import model_config
-from .commands.shell import COMMANDS, arg_parser, command, command_name, say, shows_progress
+from .commands.shell import COMMANDS, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
@@ -64,24 +63,23 @@ def bench(
     rows:Rows.include(task='GLUE task (compress; default: sst2)', n_train='Texts (compress; default: 1024)',
                    source='Where its files are (compress; default: sample)',
                    tokenizer="Tokenizer (compress; default: the model's, or the sample's)"),
-    fit:Fit.include(bs='Batch size (default: 32; infer: 1 and 32)')=Fit(bs=None),
-    model:text_as('NAME|FOLDER')=None, # (compress; default: bert-small; infer: 6-layer,base)
-    budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep (infer; default: 0.5,0.2,0.1)
+    fit:Fit.include(bs='Batch size (compress; default: 32)')=Fit(bs=None),
+    model:text_as('NAME|FOLDER')=None, # (compress; default: bert-small; infer: 6-layer)
+    budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep (infer; default: 0.5,0.2)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
-    cost:one_of('params', 'latency')=None, # What the budgets count; we measure latency first (infer; default: params)
-    backends:comma_list(str)=None, # Of torch, onnx and openvino: compare engines as well (infer)
-    precisions:comma_list(str)=None, # Of fp32, bf16, fp16 and int8 (infer with --backends; default: fp32,bf16,int8)
-    sizes:comma_list(str)=None, # Texts x tokens of batches (infer with --backends; default: 1x32,32x64)
+    backends:comma_list(str)=None, # Of torch, onnx and openvino (infer; default: those that are installed)
+    precisions:comma_list(str)=None, # Of fp32, bf16, fp16 and int8 (infer; default: fp32,bf16,int8)
+    sizes:comma_list(str)=None, # Texts x tokens of batches (infer; default: 1x32,32x64)
     latency:Latency.include('repeats')=Latency(),
 ): # Data frame, one row a contender
-    """Compare speed with that of other libraries and plain PyTorch, in one process and taking turns.
+    """Compare speed with that of other engines and plain PyTorch, in one process and taking turns.
     Example: rank-bert-bench infer --model base --budgets 0.5,0.2"""
     options = dict(task=rows.task, model=model, source=rows.source, tokenizer=rows.tokenizer, n_train=rows.n_train,
-                   bs=fit.bs, budgets=budgets, multiple_of=multiple_of, cost=cost, backends=backends,
+                   bs=fit.bs, budgets=budgets, multiple_of=multiple_of, backends=backends,
                    precisions=precisions, sizes=sizes)
-    from rank_bert.commands import bench as module
-    run, given = getattr(module, f'bench_{what}'), {k: v for k, v in options.items() if v is not None}
-    if what == 'infer' and backends: from rank_bert.commands.bench_infer import bench_backends as run
+    if what == 'infer': from rank_bert.commands.bench_infer import bench_infer as run
+    else: from rank_bert.commands.bench import bench_compress as run
+    given = {k: v for k, v in options.items() if v is not None}
     if odd := sorted(given.keys() - signature(run).parameters):
         raise ValueError(f"rank-bert-bench {what} takes no --{odd[0].replace('_', '-')}")
     table = run(**given, repeats=latency.repeats, progress=shows_progress())
@@ -91,16 +89,10 @@ def bench(
 # %% ../nbs/cli.ipynb #d27a7200
 @command
 def help(
-    complete:bool=False, # Print what completes options in bash and zsh: eval "$(rank-bert-help --complete)"
-    recipes:bool=False, # Print the parts of recipes, and what they do, those of --import too
+    recipes:bool=False, # Print the parts of recipes instead, and what they do, those of --import too
 )->str: # The list
     "List all commands."
-    if complete:
-        parsers = {k: arg_parser(f.__wrapped__, prog=k, pos=f.pos) for k, f in COMMANDS.items()}
-        seen = {k: [a for a in p._actions if a.help != SUPPRESS] for k, p in parsers.items()}
-        words = lambda actions: ' '.join(str(o) for a in actions for o in (*a.option_strings, *(a.choices or ())))
-        lines = [f"complete -o default -W '{words(v)}' {k}" for k, v in seen.items()]
-    elif recipes:
+    if recipes:
         from rank_bert.shrink.recipe import recipes as table
         lines = [f'{k:<12}{o.does} {o.settings and f"({o.settings})"}' for k, o in table().iterrows()]
     else:

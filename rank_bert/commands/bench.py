@@ -8,22 +8,21 @@ Docs: https://rank-bert.github.io/rank_bert/commands/bench.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/bench.ipynb #59cfa818
-import copy, inspect, math, os, warnings
+import copy, inspect, math
 from functools import partial
-from itertools import accumulate, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
 import numpy as np, pandas as pd, torch
-from torch.profiler import ProfilerActivity, profile
 from transformers import BertForSequenceClassification
 from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.base_models import bert_config
 from ..models.opener import open_model
 from ..shrink.allocate import allocate
-from ..shrink.latency import in_turns, measure_latency, timed_call
+from ..shrink.latency import in_turns, timed_call
 from ..shrink.calibrate import calibrate
 from ..shrink.compress import compress
-from ..shrink.decomposition import Decomposition, flops_per_token
+from ..shrink.decomposition import Decomposition
 from ..shrink.refit import refit
 from ..shrink.decompose import factorise
 from ..lowrank.layers import LowRankLinear, replace_layers
@@ -39,19 +38,6 @@ def take_turns(
     "Measure every contender in turns, so that other work on the machine slows all of them alike."
     seen = in_turns(contenders, repeats, progress=progress)
     return pd.DataFrame({k: dict(median=np.median(v), least=min(v), most=max(v)) for k, v in seen.items()}).T
-
-# %% ../../nbs/commands/bench.ipynb #0bench02
-def _peak_memory(f, device='cpu'):
-    "Measure the most memory that the tensors of a call take at a time."
-    if torch.device(device).type == 'cuda':
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        f()
-        return (torch.cuda.max_memory_allocated() - before)/2**20
-    os.environ.setdefault('KINETO_LOG_LEVEL', '6') # or it prints two lines for each profile
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as p: f()
-    changes = sorted((e.start_ns(), e.nbytes()) for e in p.profiler.kineto_results.events() if e.name() == '[memory]')
-    return max(accumulate(n for _, n in changes), default=0)/2**20
 
 # %% ../../nbs/commands/bench.ipynb #812c58b9
 def _stages(model, batches, budget):
@@ -90,21 +76,19 @@ def bench_compress(
     fit:Fit.include('bs')=Fit(),
     latency:Latency.include('repeats')=Latency(),
     progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Seconds, the ratio of the medians to the peer's, and the memory at its peak
+)->pd.DataFrame: # Seconds, and the ratio of the medians to the peer's
     "Time calibration, decomposition and allocation, beside plain PyTorch over the same texts and weights."
     pretrained = None if Path(model).is_dir() else False # the named BERTs are built from their configuration
     learn = glue_learner(rows.task, 'prajjwal1/bert-tiny' if model == '6-layer' else model, source=rows.source,
         tokenizer=rows.tokenizer, bs=fit.bs, n_train=rows.n_train, pretrained=pretrained)
     dense = random_models(model, ())['dense'] if model == '6-layer' else learn.hf_model
-    device = 'cuda' if torch.cuda.is_available() else 'cpu'
     batches = [({k: v.cpu() for k, v in x.items()}, y.cpu()) for x, y in learn.dls.train]
     batches = list(islice(cycle(batches), math.ceil(rows.n_train/fit.bs)))
-    what = _stages(dense.to(device), batches, budget)
+    what = _stages(dense.to('cuda' if torch.cuda.is_available() else 'cpu'), batches, budget)
     calls = {k: partial(timed_call, f) for k, (f, _) in what.items()}
     t = take_turns(calls, latency.repeats, progress).round(3)
     t['peer'] = [peer for _, peer in what.values()]
     t['ratio'] = (t['median']/t['median'][t.peer].clip(1e-3).to_numpy()).round(2)
-    t['MiB'] = [round(_peak_memory(f, device), 1) for f, _ in what.values()]
     return t.rename_axis('seconds')
 
 # %% ../../nbs/commands/bench.ipynb #636ac2e9
@@ -112,93 +96,22 @@ SIX_LAYERS = dict(num_hidden_layers=6, hidden_size=384, num_attention_heads=12, 
 
 def random_models(
     model:str, # '6-layer' (384 wide), a size as for `bert_config`, or a folder
-    budgets, # Fractions of the encoder's linear weights to keep, or of their time
+    budgets, # Fractions of the encoder's linear weights to keep
     multiple_of:int=1, # Ranks are multiples of this
-    cost:str='params', # 'params', or 'latency', which we measure
 )->dict: # 'dense', or such as '20% kept' -> classifier
     "Build a classifier, and copies of it with random factors of uniform rank."
-    if Path(model).is_dir(): dense = Encoder(open_model(model, tokenizer=False).model.float()).base
+    if Path(model).is_dir():
+        enc = Encoder(open_model(model, tokenizer=False).model.float())
+        dense = enc.base if KINDS[enc.kind].exported else enc.base.base_model
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()
     shapes, models = {l.name: l.shape for l in linears(dense)}, dict(dense=dense)
-    if cost == 'latency': cost = measure_latency(shapes.values())
     for b in budgets:
         plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, b, how='uniform',
-            multiple_of=multiple_of, cost=cost)
+            multiple_of=multiple_of)
         new = copy.deepcopy(dense)
         ranks = {l: plan[l.name] for l in linears(new) if plan[l.name] is not None}
         replace_layers(Encoder(new).base, {l.module: LowRankLinear(*l.shape[::-1], r) for l, r in ranks.items()})
         models[f'{round(100*b, 4):g}% kept'] = new.eval()
     return models
-
-# %% ../../nbs/commands/bench.ipynb #b8349c2a
-def _dynamic_int8(model):
-    "Copy a model with dynamic int8 linear layers; None if this PyTorch no longer has the tool."
-    try: from torch.ao.quantization import quantize_dynamic
-    except ImportError: return warnings.warn('this PyTorch has no quantize_dynamic: int8 is left out')
-    with warnings.catch_warnings():
-        warnings.filterwarnings('ignore', message='(?s).*deprecated') # it still works where it still is
-        return quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
-
-# %% ../../nbs/commands/bench.ipynb #8b4accb6
-def _tensor_bytes(v):
-    "Count the bytes of a tensor, or of all tensors in a tuple or state dict."
-    if torch.is_tensor(v): return v.numel()*v.element_size()
-    return sum(map(_tensor_bytes, v.values() if isinstance(v, dict) else v)) if isinstance(v, (tuple, dict)) else 0
-
-# %% ../../nbs/commands/bench.ipynb #76fe16a7
-@torch.inference_mode()
-def milliseconds(
-    f, # Function without arguments
-)->float:
-    "Take the median time of a call, over as many as fit into 0.2 seconds, after one to warm up."
-    f() # others have had the cache since the last turn
-    took = []
-    while sum(took) < .2: took.append(timed_call(f))
-    return 1e3*float(np.median(took))
-
-# %% ../../nbs/commands/bench.ipynb #5e49bed5
-def _infer_rows(variants, bs, length, repeats, progress, **about):
-    "Measure variants, name -> (model, its float32 model), on batches of `bs` texts of `length` tokens, one row each."
-    dense = variants['dense'][0]
-    ids = Encoder(dense).random_ids(bs, length).to(dense.device)
-    x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
-    with torch.inference_mode(): # the first pass, which warms up
-        peak = {k: _peak_memory(partial(m, **x), ids.device)*2**20/1e6 for k, (m, _) in variants.items()}
-    calls = {k: partial(milliseconds, partial(m, **x)) for k, (m, _) in variants.items()}
-    t = take_turns(calls, repeats, progress)
-    t = t[['least', 'median']].rename(columns={'least': 'ms'})
-    t['speedup'] = t.ms['dense']/t.ms
-    t['flop_ratio'] = [flops_per_token(dense, length)/flops_per_token(m, length) for _, m in variants.values()]
-    t['reached'] = t.speedup/t.flop_ratio
-    t['weights_mb'] = [_tensor_bytes(m.state_dict())/1e6 for m, _ in variants.values()]
-    t['peak_mb'] = [peak[k] for k in t.index]
-    index = pd.MultiIndex.from_tuples([(*about.values(), f'{bs} x {length}', k) for k in t.index],
-        names=[*about, 'input', 'variant'])
-    return t.round({c: 1 if c.endswith('mb') else 2 for c in t}).set_index(index)
-
-# %% ../../nbs/commands/bench.ipynb #552fa4db
-def bench_infer(
-    model:str='6-layer,base', # '6-layer' (384 wide), sizes as for `bert_config`, or folders, separated by commas
-    budgets:tuple=(0.5, 0.2, 0.1), # Fractions of the encoder's linear weights to keep
-    bs:tuple=(1, 32), # Batch sizes
-    length:int=64, # Tokens of a text
-    multiple_of:int=1, # Ranks are multiples of this
-    cost:str='params', # What the budgets count: 'params', or 'latency', measured first
-    repeats:int=3, # Turns
-    progress:bool=True, # Show a progress bar?
-)->pd.DataFrame: # Milliseconds a batch, speed-up over dense, ratio of operations, megabytes of weights and a pass
-    "Compare latency and memory of dense, factorised and int8 models."
-    sizes, budgets = (bs,) if isinstance(bs, int) else bs, (budgets,) if isinstance(budgets, float) else budgets
-    rows = []
-    for device in ('cpu', 'cuda') if torch.cuda.is_available() else ('cpu',):
-        where = f'cpu, {torch.get_num_threads()} threads' if device == 'cpu' else torch.cuda.get_device_name()
-        for o in map(str.strip, model.split(',')):
-            models = random_models(o, budgets, multiple_of, cost)
-            variants = {k: (m.to(device), m) for k, m in models.items()}
-            int8 = {f'{k}, int8': (_dynamic_int8(m), m) for k, m in models.items()} if device == 'cpu' else {}
-            variants |= {k: v for k, v in int8.items() if v[0] is not None}
-            about = dict(device=where, model=Path(o).name)
-            rows += [_infer_rows(variants, b, length, repeats, progress, **about) for b in sizes]
-    return pd.concat(rows)

@@ -8,49 +8,39 @@ Docs: https://rank-bert.github.io/rank_bert/commands/bench_infer.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000003
-import copy, tempfile
+import copy, shutil, tempfile
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
 import numpy as np, pandas as pd, torch
 
-from .bench import milliseconds, random_models, take_turns
+from .bench import random_models, take_turns
 from ..checks import check_name
-from ..ship.export import GRAPHS, PRECISIONS, pytorch_engine, why_not, write_graph
+from ..ship.export import PACKAGES, PRECISIONS, in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
-from ..ship.runtime import ENGINES
 from ..models.sizes import encoder_params
 from ..settings import batch_shape
+from ..shrink.speed import median_time
 
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
 BACKENDS = dict(torch=tuple(_TORCH_TYPES), **PRECISIONS)
 
-def _backend_runs(model, pairs, place):
-    "Load a model into each backend and precision: pair -> function of a dict of arrays."
-    graph, traced, runs, threads = TextGraph(model), place/'model.onnx', {}, torch.get_num_threads()
-    if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced)
-    for b, p in pairs:
-        if b == 'torch': runs[b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
-        else:
-            file = place/p/GRAPHS[b]
-            write_graph(traced, file, b, p)
-            runs[b, p] = ENGINES[b](file, graph.outputs[0], p, threads)
-    return runs
-
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
-def bench_backends(
+def bench_infer(
     model:str='6-layer', # '6-layer' (384 wide), sizes as for `bert_config`, or folders, separated by commas
     budgets:tuple=(0.5, 0.2), # Fractions of the encoder's linear weights to keep
     sizes:tuple=('1x32', '32x64'), # Texts x tokens of the batches
-    backends:tuple=('torch', 'onnx', 'openvino'), # Of 'torch', 'onnx' and 'openvino'
+    backends:tuple=None, # Of 'torch', 'onnx' and 'openvino'; default: those that are installed
     precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16' and 'int8'
     multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
+    backends = backends or ('torch', *(k for k, v in PACKAGES.items() if find_spec(v)))
     for b in backends: check_name(b, 'backend', BACKENDS)
     for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
     able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
@@ -59,21 +49,23 @@ def bench_backends(
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
-        with tempfile.TemporaryDirectory() as d:
-            runs = {}
-            for i, (k, m) in enumerate(models.items()):
-                (place := Path(d)/str(i)).mkdir()
-                runs |= {(k, *pair): run for pair, run in _backend_runs(m, pairs, place).items()}
-            for bs, length in shapes:
-                x = TextGraph(models['dense']).sample(bs, length)
-                x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
-                for run in runs.values(): run(x) # the first call prepares
-                calls = {k: partial(milliseconds, partial(r, x)) for k, r in runs.items()}
-                t = take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
-                base = t.least.xs('dense')
-                t['speedup'] = base['torch', 'fp32']/t.least
-                t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
-                t = t.round(2)
-                t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
-                tables[Path(o).name, f'{bs} x {length}'] = t
+        runs = {}
+        for k, m in models.items():
+            graph = TextGraph(m)
+            with tempfile.TemporaryDirectory() as d:
+                if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced := Path(d)/'model.onnx')
+                for b, p in pairs:
+                    if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
+                    else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+        for bs, length in shapes:
+            x = TextGraph(models['dense']).sample(bs, length)
+            x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
+            calls = {k: partial(median_time, partial(r, x), .2) for k, r in runs.items()} # the first call prepares
+            t = 1e3*take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
+            base = t.least.xs('dense')
+            t['speedup'] = base['torch', 'fp32']/t.least
+            t['over_dense'] = [base[k[1:]]/v for k, v in t.least.items()]
+            t = t.round(2)
+            t['kept'] = (weights/weights['dense'])[t.index.get_level_values('variant')].round(3).to_numpy()
+            tables[Path(o).name, f'{bs} x {length}'] = t
     return pd.concat(tables, names=['model', 'input'])

@@ -17,6 +17,7 @@ from pathlib import Path
 from .export import head_of, recorded, texts_to_compare
 from .rows import longest_input, rows_learner, rows_of, rows_record
 from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
+from ..data.search import is_search_folder
 from ..io import expanded
 from ..models.folder import model_config, saved_settings, sentence_class
 from ..settings import CompressConfig, Output, Rows, option
@@ -40,10 +41,12 @@ def open_for_recipe(
     from rank_bert.models.opener import get_tokenizer, open_model
     longest, head = longest_input(rows, folder), head_of(folder)
     if not chosen:
-        texts = texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
+        own = sentence_class(folder) # tokenises texts itself
+        if own and is_search_folder(rows.texts): texts = rows.texts
+        else: texts = texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
         model, tok, _ = open_model(folder, rows.tokenizer)
         if texts: tok = tok or get_tokenizer(folder) # which says what is missing
-        if sentence_class(folder): # tokenises texts itself
+        if own:
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
         if texts and (raw or head): # a tagger marks words, a reranker queries

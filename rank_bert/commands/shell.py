@@ -136,7 +136,6 @@ def _stop(name, message, code, e=None):
 
 # %% ../../nbs/commands/shell.ipynb #25305afd
 _QUIET = dict(TRANSFORMERS_VERBOSITY='error', HF_DATASETS_DISABLE_PROGRESS_BARS='1', TOKENIZERS_PARALLELISM='false',
-              KINETO_LOG_LEVEL='99', # of the profiler that `bench` counts memory with
               OMP_WAIT_POLICY='PASSIVE') # threads that spin while they wait slow a small model down on a busy machine
 _LOG = dict(TQDM_MININTERVAL='60', HF_HUB_DISABLE_PROGRESS_BARS='1') # moving bars would flood a log file
 _WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError) # the last: a fit has diverged

@@ -20,6 +20,7 @@ from fastcore.meta import delegates
 from scipy.stats import spearmanr
 
 from ..checks import check_count, check_texts, short_repr
+from ..data.search import is_search_folder, read_search, search_texts
 from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, is_empty, name_first, read_data,
                                    read_file, row_place, split_data, table_column)
 from ..ship.runtime import Predictor
@@ -28,6 +29,7 @@ from .sweep import Sweep
 from ..models.opener import open_model
 from ..models.kinds import Encoder
 from ..models.embedder import pooling_of
+from ..see.search import encode_search, search_scores
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -77,7 +79,7 @@ class EmbeddingSweep(Sweep):
     _task_name, drawn, tunes, _labels = staticmethod(str), 'random', False, False
     @delegates(Sweep.__init__, but=[*_FITS, 'n_train', 'models'])
     def __init__(self,
-        data, # Texts: a list, a file such as .txt, .csv or .jsonl, a list of files, or a table
+        data, # Texts: a list, a file such as .txt, .csv or .jsonl, a list of files, a table, or a folder of a search task
         models, # Folders or names of SentenceTransformers
         valid=None, # Texts to score on, or the fraction to set aside; default: a split of that name, else a fifth
         text_cols:str|list=None, # One or two columns of texts; default: those that hold text
@@ -102,14 +104,15 @@ class EmbeddingSweep(Sweep):
 
     def _data_folder(self, task): pass
 
-    def _check_models(self):
+    def check_models(self):
         for o in self.models: open_encoder(o)
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00023
 @patch
 def _read(self:EmbeddingSweep, data, valid, text_cols, score_col):
     "Read the rows to learn from and those to score on, and find their columns."
-    tables = text_tables(data)
+    self.search = read_search(data) if is_search_folder(data) else None
+    tables = dict(all=pd.DataFrame(dict(text=search_texts(self.search)))) if self.search else text_tables(data)
     splits = isinstance(valid, (str, list, tuple)) and all(isinstance(o, str) and o in tables for o in listify(valid))
     named = valid is None or isinstance(valid, Real) or splits
     others = {} if named else text_tables(valid)
@@ -148,7 +151,7 @@ def tuning_settings(self:EmbeddingSweep, run)->dict: # All that the dense model 
 
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00033
 @patch
-def _prepare(self:EmbeddingSweep, run, tick):
+def prepare(self:EmbeddingSweep, run, tick):
     "Open the model that runs start from: model, texts to learn from, and what records say of it."
     start = time.perf_counter()
     model, origin = open_encoder(run.model)
@@ -167,5 +170,11 @@ def _scores(self:EmbeddingSweep, run, job, result):
         at = {o: i for i, o in enumerate(texts)}
         a, b = (z[[at[o] for o in rows[c]]] for c in self.cols)
         metrics['spearman'] = float(spearmanr(F.cosine_similarity(a, b), rows[self.score_col]).statistic)
+    if task := self.search:
+        both = lambda m: [encode_search(m, task, o) for o in ('query', 'document')]
+        _, index = found = job.cached('search', None, lambda: both(job.dense))
+        if result: found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
+        old = search_scores(found[0], index, task).add_suffix(', old index')
+        metrics |= {**search_scores(*found, task).mean(), **old.mean()}
     far = dict(divergence=max(0., 1 - metrics['cosine'])) if result else {}
     return dict(metric='neighbours', score=metrics['neighbours'], metrics=metrics, **far)

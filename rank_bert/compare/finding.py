@@ -155,7 +155,4 @@ def cautions(
     if others:
         res.append(f'{others} of the finished runs in this folder are left out: they have other settings, or ended '
                    'after the sweep wrote results.csv. In the second case, start the sweep again.')
-    if n := 0 if records is None else len(set(df.run) - set(records)):
-        res.append(f'The records of {n} of {len(df)} runs are missing: we cannot show their ranks and settings, nor '
-                   'tell whether they used the sample.')
     return res

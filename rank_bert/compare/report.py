@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/compare/report.html.md"""
 __all__ = ['report']
 
 # %% ../../nbs/compare/report.ipynb #80392204
-import json, warnings
+import json
 from datetime import datetime
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from .finding import cautions, finding
 from .page import html_page
 from .statistics import sweep_outputs, summarize_tested
 from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, heading, percent_text,
-    read_record, short_names)
+    read_record, short_names, to_table)
 from ..duration import duration_text
+from ..io import new_file
 from ..models.roles import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
 from ..shrink.recipe import find_part, parse
@@ -41,22 +42,16 @@ def read_sweep(
     if not f.is_file():
         raise FileNotFoundError(f'{store.folder} has no results.csv: it is not the folder of a sweep, or of one that '
                                 'was stopped before it wrote any (start it again)')
-    try: df = pd.read_csv(f, dtype=str)
-    except pd.errors.EmptyDataError: df = pd.DataFrame()
+    try: names = [*pd.read_csv(f, usecols=['run'], dtype=str).run]
     except ValueError as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
-    if not len(df): raise ValueError(f'{f} has no runs')
-    if lost := {'status', 'task', 'model', 'recipe', 'kept', 'score', 'run'} - set(df.columns):
-        raise ValueError(f"{f} has no column {', '.join(sorted(lost))}")
-    df = df.reindex(columns=COLUMNS)
+    if odd := [o for o in names if not Store.is_run_file(o) or not (store.folder/'runs'/o).exists()]:
+        raise ValueError(f'{f} is cut short or damaged, or there is no run {odd[0]} beside it: {_RESTART}')
+    records = {o: r for o in names if (r := read_record(store.folder/'runs'/o))}
+    if not records: raise ValueError(f'{f} has no runs')
+    df = to_table(records)
     for c in (c for c in COLUMNS if SCHEMA[c].write): # numbers
-        df[c] = pd.to_numeric(df[c], errors='coerce').astype(float).where(lambda o: o.abs() < 1e18)
-    whole = df.run.map(Store.is_run_file) & df[GROUP + ['status', 'seed']].notna().all(axis=1)
-    whole &= (df.status != 'done') | (df[['metric', 'kept']].notna().all(axis=1) & df.score.abs().fillna(0).le(1))
-    if not whole.all(): raise ValueError(f'{f} is cut short or damaged at run {whole.argmin() + 1}: {_RESTART}')
-    late = [o for o in store.left_out(df.run) if o.stat().st_mtime_ns > f.stat().st_mtime_ns]
-    if late: warnings.warn(f'{len(late)} of the finished runs are newer than {f} and not in it: {_RESTART}')
-    records = {o: read_record(p) for o in df.run if (p := store.folder/'runs'/o).exists()}
-    return df.astype(dict(seed=int)), {k: r for k, r in records.items() if r}
+        df[c] = pd.to_numeric(df[c]).astype(float).where(lambda o: o.abs() < 1e18)
+    return df.astype(dict(seed=int)), records
 
 # %% ../../nbs/compare/report.ipynb #14a2c352
 def rank_table(
@@ -211,10 +206,9 @@ def summary_table(summary:pd.DataFrame)->pd.DataFrame: # Without empty columns a
 
 # %% ../../nbs/compare/report.ipynb #380a65c1
 def metrics_table(df:pd.DataFrame)->pd.DataFrame: # A row for each task, model, recipe, allocator and budget
-    "Average every metric over seeds, except of what is damaged."
+    "Average every metric over seeds."
     def numbers(text):
-        try: found = json.loads(text).items()
-        except (AttributeError, TypeError, ValueError): return {}
+        found = json.loads(text).items()
         return {k.replace('_', ' '): float(v) for k, v in found if k not in SCHEMA and isinstance(v, (int, float))}
     done = df[df.status == 'done']
     t = done[[*GROUP, 'kept']].join(pd.DataFrame(list(map(numbers, done.metrics)), index=done.index))
@@ -262,7 +256,7 @@ def write_tables(folder:str|Path, summary:pd.DataFrame):
     markdown = ''.join(map(row, [text.columns, ['---']*text.shape[1], *text.to_numpy()]))
     latex = text.style.format(escape='latex').format_index(escape='latex', axis=1).hide().to_latex(hrules=True)
     for file, to in zip(_FILES, (summary.to_csv(index=False), markdown, latex)):
-        with Store(folder).output(file) as tmp: tmp.write_text(to, encoding='utf-8')
+        with new_file(Store(folder).folder/file) as tmp: tmp.write_text(to, encoding='utf-8')
 
 # %% ../../nbs/compare/report.ipynb #161fe9ac
 def settings_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
@@ -274,7 +268,6 @@ def settings_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elemen
     origin = [o for m, g in df.groupby('model').weights_from
               for o in (H.Dt(_model_name(m, names)), H.Dd(distinct(g.dropna().unique())))]
     first = H.H2('Where the weights came from'), H.Dl(*origin)
-    if not records: return first
     settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
     shown_elsewhere = ('files', 'task', 'model', 'recipe', 'allocator', 'budget', 'seed')
     keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
@@ -318,5 +311,5 @@ def report(
     foot = f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'
     page = html_page(title, H.Header(H.H1(title), *answers), warn, *scores, about, *numbers,
                      *failed_section(df, records, names), *settings_section(df, records, names), H.Footer(foot))
-    with store.output('report.html') as tmp: tmp.write_text(page, encoding='utf-8')
+    with new_file(store.folder/'report.html') as tmp: tmp.write_text(page, encoding='utf-8')
     return store.folder/'report.html'

@@ -21,6 +21,7 @@ from tqdm.auto import tqdm
 
 from ..checks import check_count
 from ..duration import duration_text, say_duration
+from ..io import new_file
 from ..models.base_models import find_config
 from ..models.opener import get_tokenizer
 from ..models.folder import check_length
@@ -98,7 +99,7 @@ def write_csv(self:Runner)->pd.DataFrame: # As `results`
     "Write `results.csv`, after any other process that does so."
     with self.store.claim(self.folder/'results.csv', wait=True):
         res = self.results()
-        with self.store.output('results.csv') as tmp: res.to_csv(tmp, index=False)
+        with new_file(self.folder/'results.csv') as tmp: res.to_csv(tmp, index=False)
     return res
 
 # %% ../../nbs/compare/runner.ipynb #193ea34c

@@ -237,20 +237,6 @@ class Store:
         "Tell whether a file name is one that we give to a run."
         return bool(re.fullmatch(r'[^./][^/]*_[0-9a-f]{12}\.json', str(name)))
 
-# %% ../../nbs/compare/store.ipynb #d9519b72
-def _no_link(path):
-    "Return `path`; raise `FileExistsError` if it is a link."
-    if path.is_symlink(): raise FileExistsError(f'{path} is a link, which we do not write through: remove it')
-    return path
-
-@patch
-@contextmanager
-def output(self:Store,
-    *parts, # Where in the folder, such as `'results.csv'`
-): # Temporary path
-    "Yield a temporary path that becomes a file of the folder; raise `FileExistsError` if that is a link."
-    with new_file(_no_link(self.folder.joinpath(*parts))) as tmp: yield tmp
-
 # %% ../../nbs/compare/store.ipynb #cadd4b4c
 @patch
 def run_file(self:Store, run:Run, settings:dict)->Path:
@@ -265,9 +251,9 @@ def write(self:Store,
     result:dict, # What was measured, or the error
 ):
     "Write the record of a run, and first its `outputs` in a file beside it."
-    file, record = _no_link(self.run_file(run, settings)), dict(result, settings=settings)
+    file, record = self.run_file(run, settings), dict(result, settings=settings)
     if outputs := record.pop('outputs', None):
-        with new_file(_no_link(file.with_suffix('.npz'))) as tmp, open(tmp, 'wb') as f:
+        with new_file(file.with_suffix('.npz')) as tmp, open(tmp, 'wb') as f:
             np.savez_compressed(f, logits=np.asarray(outputs[0], np.float32), targets=np.asarray(outputs[1]))
     write_json(file, record)
 
@@ -277,7 +263,7 @@ def read_outputs(
 )->tuple: # Logits (rows, labels) and targets (rows,) or (rows, labels); None if there are none
     "Read the outputs of a run on the validation rows."
     file = Path(file).with_suffix('.npz')
-    if not file.is_file() or file.is_symlink(): return None
+    if not file.is_file(): return None
     try:
         with np.load(file, allow_pickle=False) as f: z, y = f['logits'], f['targets']
         if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf': return z, y
@@ -327,7 +313,6 @@ def open(self:Store):
         raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
                               f"empty one, such as {self.folder/'sweep'}")
     for o in ('runs', 'models', 'calibrations'): (self.folder/o).mkdir(parents=True, exist_ok=True)
-    for o in ('.lock', 'results.csv', 'report.html'): _no_link(self.folder/o)
     (self.folder/'.lock').touch() # the mark of the folder of a sweep
     self.clear()
 

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/compare/sweep.html.md"""
 __all__ = ['Sweep']
 
 # %% ../../nbs/compare/sweep.ipynb #eae25b1a
-import itertools, shutil, time, warnings
+import itertools, time
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,8 @@ from pathlib import Path
 import torch
 from fastai.callback.core import Callback
 from fastcore.basics import chunked, noop, patch
-from safetensors import SafetensorError, safe_open
 
-from ..checks import (check_count, check_each, check_fields, check_fraction, check_positive,
-                              check_several, check_text)
+from ..checks import check_count, check_fraction, check_several
 from ..data.facts import glue_source, glue_task
 from ..data.glue import task_folder
 from .recipes import SweepJob
@@ -77,7 +75,7 @@ class Sweep(Runner):
             check_recipe(parts, limits, texts=True, labels=self._labels)
         self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))
         for task in self.tasks: self._data_folder(task) # these raise `OSError` for what is not there
-        self._check_models()
+        self.check_models()
         check_new(self.folder/'results.csv', overwrite=True, folder=False)
 
 # %% ../../nbs/compare/sweep.ipynb #255a2a7e
@@ -88,7 +86,7 @@ def _data_folder(self:Sweep, task):
     return None if source in ('sample', 'hub') else task_folder(task, source)
 
 @patch
-def _check_models(self:Sweep):
+def check_models(self:Sweep):
     "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
     if self.rows.tokenizer: is_model_folder(self.rows.tokenizer)
     for o in self.models: is_model_folder(o) and weight_bytes(encoder_folder(o))
@@ -139,25 +137,6 @@ def settings(self:Sweep, run:Run)->dict: # All that its numbers depend on
     return dict(self.tuning_settings(run), **data, recipe=run.recipe, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)
 
-# %% ../../nbs/compare/sweep.ipynb #327bf88f
-def _tuning_of(folder):
-    "Read the record of the fine-tuning in a model folder."
-    a_dict = partial(check_each, check=noop, kind=dict)
-    fields = dict(settings=a_dict, files=a_dict, weights_from=check_text, lr=check_positive,
-                  seconds=partial(check_positive, zero=True))
-    return check_fields(json_object(folder/'tuning.json'), str(folder/'tuning.json'), fields)
-
-def _is_whole(folder):
-    "Tell whether config, weights and tuning record of a model folder can be read, and the weights are finite."
-    try:
-        if not all(o.is_file() for o in folder.iterdir()): return False # a pipe would never end
-        json_object(folder/'config.json'), _tuning_of(folder)
-        for file in (weights := list(folder.glob('*.safetensors'))):
-            with safe_open(file, 'pt') as f:
-                if not all(f.get_tensor(k).isfinite().all() for k in f.keys()): return False
-        return bool(weights)
-    except (OSError, ValueError, SafetensorError): return False
-
 # %% ../../nbs/compare/sweep.ipynb #3290d1f9
 def _files_of(folder): return {k: v for k, *v in folder_state(folder) if k != 'tuning.json'}
 
@@ -177,16 +156,13 @@ def tune(self:Sweep,
 )->Path: # Folder of the fine-tuned model, with `tuning.json` inside
     "Fine-tune the model that a run starts from, unless that was done before."
     folder = self.model_folder(run)
-    if _is_whole(folder):
-        record, now = _tuning_of(folder), _files_of(folder)
+    if folder.exists():
+        record, now = json_object(folder/'tuning.json'), _files_of(folder)
         odd = changed_settings(record['settings'], self.tuning_settings(run))
         odd += [f'{k} has changed' for k in sorted({*record['files'], *now}) if record['files'].get(k) != now.get(k)]
         if not odd: return folder
         raise ValueError(f"{folder} is not the model that this sweep fine-tuned: {'; '.join(odd)}. Put back what was "
                          "there, or remove the folder, and do the failed runs again")
-    if folder.exists():
-        warnings.warn(f'{folder} is incomplete or cannot be read: we remove it, and fine-tune the model again')
-        shutil.rmtree(folder)
     start, fit = time.perf_counter(), self.fit
     learn = self._learner(run, run.model, pretrained=fit.weights, tokenizer=self.rows.tokenizer)
     lr, origin = fit.lr or default_lr(learn.model), learn.hf_model.weights_from
@@ -250,10 +226,10 @@ def _result(self:Sweep, run, job, about):
 
 # %% ../../nbs/compare/sweep.ipynb #fc1219f4
 @patch
-def _prepare(self:Sweep, run, tick):
+def prepare(self:Sweep, run, tick):
     "Fine-tune and load the model that runs start from: model, what it learns from, and what records say of it."
     folder = self.tune(run, tick)
-    tuning, learn = _tuning_of(folder), self._learner(run, folder)
+    tuning, learn = json_object(folder/'tuning.json'), self._learner(run, folder)
     return learn.model, learn, {k: tuning[k] for k in ('weights_from', 'lr', 'seconds')}
 
 # %% ../../nbs/compare/sweep.ipynb #fc1219f5
@@ -263,7 +239,7 @@ def start(self:Sweep,
     tick=noop, # Called after each epoch
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
-    model, data, about = self._prepare(run, tick)
+    model, data, about = self.prepare(run, tick)
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.config.n_samples}.safetensors'
     job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)

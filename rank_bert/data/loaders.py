@@ -82,18 +82,6 @@ def one_batch(self:TextDL):
 @patch(as_prop=True)
 def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryMap(self.dataset.vocab, sort=False)
 
-# %% ../../nbs/data/loaders.ipynb #e971c890
-@patch(as_prop=True)
-def padding(self:TextDL):
-    "Share of padding: in these batches, in random ones, and if all were padded to `max_length`."
-    lens, bs, rng = self.res, self.bs, np.random.default_rng(self.seed)
-    def share(order): # padding / (padding + tokens)
-        batches = [lens[order[i:i+bs]] for i in range(0, len(lens), bs)]
-        return float(1 - lens.sum()/sum(o.max()*len(o) for o in batches))
-    ours = length_sorted_order(lens, bs, rng) if self.shuffle else self.get_idxs()
-    return dict(batches=share(ours), random=share(rng.permutation(len(lens))),
-                max_length=float(1 - lens.mean()/self.dataset.max_length))
-
 # %% ../../nbs/data/loaders.ipynb #a80cb9dd
 @patch
 def batch_frame(self:TextDL, b=None, out=None, max_n=9):
@@ -137,11 +125,6 @@ def _pre_show_batch(self:TextDL, b, max_n=9):
 def plot_top_losses(x:pd.DataFrame, y, samples, outs, raws, losses, **kwargs):
     "Display texts with their losses, for `Interpretation.plot_top_losses`."
     _show_frame(x.assign(predicted=outs.itemgot(-1), loss=losses.tolist()))
-
-@dispatch
-def tensorboard_log(x:pd.DataFrame, y, samples, outs, writer, step):
-    "Write texts and predictions, for `TensorBoardCallback`."
-    writer.add_text('predictions', x.assign(predicted=outs.itemgot(-1)).to_html(index=False), step)
 
 # %% ../../nbs/data/loaders.ipynb #344b8a3e
 class _Rows:

@@ -37,9 +37,7 @@ class RankPlanConfig(QuantizationConfigMixin):
         **kwargs,
     ):
         if version != VERSION:
-            way = 'update rank_bert'
-            if version == 1: way = 'it was saved by an earlier rank_bert, so compress the dense model again'
-            raise ValueError(f"the rank plan in config.json has format version {version!r}, not {VERSION}: {way}")
+            raise ValueError(f"the rank plan in config.json has format version {version!r}, not {VERSION}: update rank_bert")
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version

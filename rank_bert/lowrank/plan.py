@@ -10,7 +10,7 @@ __all__ = ['RankPlan', 'plan_of', 'record_plan', 'apply_plan', 'to_dense']
 # %% ../../nbs/lowrank/plan.ipynb #00plan03
 import copy, re, warnings
 from collections.abc import Mapping
-import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch.nn as nn
+import pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PretrainedConfig
 from ..checks import check_count
@@ -70,27 +70,6 @@ def table(self:RankPlan)->pd.DataFrame: # name, layer, part, out, in, rank (<NA>
         rows.append((n, int(layer), part, *self.shapes[n], r, rank_cost(r, *self.shapes[n])))
     df = pd.DataFrame(rows, columns='name layer part out in rank weights'.split()).astype({'rank':'Int64'})
     return df.assign(kept=df.weights/(df.out*df['in']))
-
-# %% ../../nbs/lowrank/plan.ipynb #5fd63b56
-@patch
-def plot(self:RankPlan,
-    ax=None, # Axes to draw in; new ones when None
-): # The matplotlib axes
-    "Draw the plan as a heat map of layers and parts."
-    t = self.table()
-    parts, layers = list(dict.fromkeys(t.part)), sorted(set(t.layer))
-    kept = np.full((len(layers), len(parts)), np.nan)
-    if ax is None: ax = plt.subplots(figsize=(1.2*len(parts)+1.5, .45*len(layers)+1.2), layout='constrained')[1]
-    for r in t.itertuples():
-        i, j = layers.index(r.layer), parts.index(r.part)
-        kept[i, j] = r.kept
-        label, color = 'dense' if pd.isna(r.rank) else r.rank, 'w' if r.kept < .5 else 'k'
-        ax.text(j, i, label, ha='center', va='center', fontsize='small', color=color)
-    im = ax.imshow(kept, vmin=0, vmax=1, aspect='auto', cmap='viridis')
-    ax.figure.colorbar(im, ax=ax, label='fraction kept')
-    ax.set(yticks=range(len(layers)), yticklabels=layers, ylabel='layer', title=f'{self.kept:.1%} kept')
-    ax.set_xticks(range(len(parts)), [p.replace('.', '\n') for p in parts], fontsize='small')
-    return ax
 
 # %% ../../nbs/lowrank/plan.ipynb #25c3c2c5
 @patch

@@ -58,7 +58,7 @@ class FactorsQuantizer(HfQuantizer):
     "Gives a model layers of the shapes in the file, before transformers loads their weights."
     is_trainable = is_qat_trainable = True
     def is_serializable(self): return True
-    def update_weight_conversions(self, weight_conversions, model): return [] # modules are in the file as they are
+    def update_weight_conversions(self, weight_conversions, model=None): return [] # modules are in the file as they are
 
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         if not checkpoint_files: raise ImportError('factorised layers need transformers 5: pip install -U transformers')

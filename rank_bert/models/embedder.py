@@ -63,6 +63,12 @@ def prompted(model, texts)->list: # Strings, and tuples for pairs
     prompt = getattr(model, 'prompts', {}).get(getattr(model, 'default_prompt_name', None)) or ''
     return [prompt + o if isinstance(o, str) else (prompt + o[0], *o[1:]) for o in texts]
 
+# %% ../../nbs/models/embedder.ipynb #pr0mpt02
+@patch(as_prop=True)
+def prompts(self:Encoder)->dict: # Name -> prompt; empty where one of them, the default, goes before all texts
+    "Look up what may stand before queries and documents."
+    return {} if self.st is None or self.st.default_prompt_name else {k: v for k, v in self.st.prompts.items() if v}
+
 # %% ../../nbs/models/embedder.ipynb #b013e873
 def text_inputs(
     model:nn.Module, # A `SentenceTransformer`

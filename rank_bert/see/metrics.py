@@ -217,16 +217,12 @@ def rankme(
     return torch.special.entr(p).sum(-1).exp()
 
 # %% ../../nbs/see/metrics.ipynb #eccf1d93
-_NORMS = dict(fro=lambda x: x.square().sum((-2, -1)).sqrt(),
-    composite=lambda x: (x.abs().sum(-2).amax(-1)*x.abs().sum(-1).amax(-1)).sqrt())
-
 def token_residual(
     x, # Hidden states (..., tokens, features)
     mask=None, # Attention mask (..., tokens), 0 at padding; all tokens are real when None
-    norm:str='fro', # 'fro' or 'composite'
 ): # float, or a tensor (...)
     "Measure how far the tokens of each text are from being all alike (Dong et al. 2021)."
-    size, x = _NORMS[check_name(norm, 'norm', _NORMS)], to_float64(as_matrix(x))
+    size, x = lambda x: x.square().sum((-2, -1)).sqrt(), to_float64(as_matrix(x))
     real = torch.ones_like(x[..., :1]) if mask is None else torch.as_tensor(mask).to(x)[..., None]
     x = x*real
     mean = x.sum(-2, keepdim=True)/real.sum(-2, keepdim=True).clamp_min(1)
@@ -341,7 +337,6 @@ def panels(
 def plot_spectra(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
-    log:bool=False, # Logarithmic singular values?
 ): # Array of matplotlib axes, one a role
     "Draw the singular values of every linear layer beside those of noise."
     layers, sp = linears(model, roles), weight_spectra(finite_weights(model, roles))
@@ -355,7 +350,6 @@ def plot_spectra(
             ax.plot(at, o.s/max(mp_edge(o), 1e-30), color=plt.cm.viridis(1-(l.layer+1)/depth))
             ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
         ax.set(title=role, xlabel='index / size', ylabel='singular value / noise edge')
-        if log: ax.set_yscale('log')
     axs[0].legend([axs[0].lines[i] for i in (0, -2, -1)], ['first layer', 'last layer', 'noise'], fontsize='small')
     return axs
 

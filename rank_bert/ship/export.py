@@ -170,7 +170,7 @@ def _seal(folder, settings):
 def _settings(source, graph, dense):
     "Collect what a `Predictor` must know of a model."
     config, tokenizer = graph.enc.config, source.tokenizer
-    return dict(output=graph.outputs[0], kind=graph.kind, prompt=prompted(dense, [''])[0], activation=source.activation,
+    return dict(output=graph.outputs[0], kind=graph.kind, prompt=prompted(dense, [''])[0], prompts=dict(getattr(Encoder(dense).st, 'prompts', {})), activation=source.activation,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,

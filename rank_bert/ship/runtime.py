@@ -50,8 +50,7 @@ def read_manifest(
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
     m = json_object(file)
     if m.get('version') != VERSION:
-        way = 'an earlier rank_bert wrote it, so export it again' if m.get('version') in (1, 2) else 'update rank_bert'
-        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: {way}")
+        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: update rank_bert, or export it again")
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):
@@ -240,11 +239,11 @@ class Predictor(TagsAndRanks):
         for b in (order[i:i+bs] for i in range(0, len(order), bs)):
             yield b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.lengths))
 
-    def outputs(self, texts, bs=32):
-        """Run the graph on texts: logits or embeddings, one row a text, and one a word and text for tags.
-        Raise `ValueError` if one is not finite."""
+    def outputs(self, texts, bs=32, prompt=None):
+        """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
+        word and text for tags. Raise `ValueError` if one is not finite."""
         texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
-        res, add = [None]*len(texts), self.settings.get('prompt', '')
+        res, add = [None]*len(texts), self.settings.get('prompt', '') if prompt is None else prompt
         if not self._tags: res = np.empty((len(texts), self.size), np.float32)
         for start in range(0, len(texts), self.at_once):
             some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
@@ -273,7 +272,16 @@ class Predictor(TagsAndRanks):
         "Give for each text the name of its label, a list of names where several hold, or the value of a regression."
         return [KINDS[self.kind].label(p, self.labels) for p in self.predict_proba(texts, bs)]
 
-    def encode(self, texts, bs=32):
+    def encode(self, texts, bs=32, prompt=None):
         "Give the embedding of each text, `(n, size)`."
         self._require('encode')
-        return self.outputs(texts, bs)
+        return self.outputs(texts, bs, prompt)
+
+    def encode_query(self, texts, bs=32):
+        "Give the embedding of each query, behind the prompt for queries if there is one."
+        return self.encode(texts, bs, self.settings.get('prompts', {}).get('query'))
+
+    def encode_document(self, texts, bs=32):
+        "Give the embedding of each document, behind the prompt for documents if there is one."
+        known = self.settings.get('prompts', {})
+        return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))

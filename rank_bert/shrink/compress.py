@@ -19,21 +19,6 @@ from .recipe import Job, parse, run
 from .search import search
 from .speed import engine_of, speed_search
 
-# %% ../../nbs/shrink/compress.ipynb #24com009
-def default_recipe(
-    job:Job, # With model and data
-    config:CompressConfig, # Limit, and how to keep it
-)->str:
-    "Choose the best recipe that a model, what it learns from, and settings bear."
-    data, parts = job.data, job.encoder.feed_forwards
-    if isinstance(data, Decomposition): return data.method
-    texts, whole = data is not None and not job.ready, False
-    if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
-    dense = parts and all(type(l.module) is nn.Linear for f in parts for l in (*f.inner, f.outer))
-    narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
-    narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
-    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*(texts and bool(job.encoder.blocks))
-
 # %% ../../nbs/shrink/compress.ipynb #b0d8abcd
 SEARCHES = dict(max_changed=search, speedup=speed_search) # for other limits, one run
 
@@ -60,3 +45,18 @@ def compress(
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01
 compress.__delwrap__ = CompressConfig # its comments say what the settings mean, and its `__init__` has no source
+
+# %% ../../nbs/shrink/compress.ipynb #24com009
+def default_recipe(
+    job:Job, # With model and data
+    config:CompressConfig, # Limit, and how to keep it
+)->str:
+    "Choose the best recipe that a model, what it learns from, and settings bear."
+    data, parts = job.data, job.encoder.feed_forwards
+    if isinstance(data, Decomposition): return data.method
+    texts, whole = data is not None and not job.ready, False
+    if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
+    dense = parts and all(type(l.module) is nn.Linear for f in parts for l in (*f.inner, f.outer))
+    narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
+    narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
+    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*(texts and bool(job.encoder.blocks))

@@ -66,28 +66,13 @@ def kfac(w, stats):
     return two_sided_factors(w, Statistics(stats).output_fisher(), stats['weighted_covariance'])
 
 # %% ../../nbs/shrink/decompose.ipynb #46cd80b5
-def root_weights(
-    fisher:torch.Tensor, # Squared gradients of rows or columns
-)->torch.Tensor: # Of the same shape, float64
-    "Take the square roots of squared gradients, of at least a millionth of the mean, for the weights of an SVD."
-    f = to_float64(fisher)
-    return f.clamp_min(f.mean().clamp_min(1e-30)*1e-6).sqrt()
-
 @decomposition('fwsvd', needs='fisher_rows', nats=True)
 def fwsvd(w, stats):
     "Decompose `w` for the least error weighted by row."
-    d = root_weights(stats['fisher_rows']/w.shape[1])[:, None]
+    f = to_float64(stats['fisher_rows']/w.shape[1])
+    d = f.clamp_min(f.mean().clamp_min(1e-30)*1e-6).sqrt()[:, None]
     u, s, v = gram_svd(d*to_float64(w))
     return Factors(u/d, s, v)
-
-# %% ../../nbs/shrink/decompose.ipynb #00deco02
-@decomposition('fwsvd_both', needs=('fisher_rows', 'fisher_cols'), nats=True)
-def fwsvd_both(w, stats):
-    "Decompose `w` for the least error weighted by row and column."
-    rows, cols = stats['fisher_rows'], stats['fisher_cols']
-    a, b = root_weights(rows/rows.sum().clamp_min(1e-30))[:, None], root_weights(cols)
-    u, s, v = gram_svd(a*to_float64(w)*b)
-    return Factors(u/a, s, v/b)
 
 # %% ../../nbs/shrink/decompose.ipynb #00deco07
 def factorise(

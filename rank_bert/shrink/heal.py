@@ -196,7 +196,7 @@ def heal(
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
     if Encoder(dense).embeds and are_texts(texts := check_data(texts)) and isinstance(texts[0], str):
-        texts = pieces(texts, seed, every=True) # short texts take fewer seconds a step
+        texts = pieces(texts, seed, True, Encoder(dense).prompts.values()) # short texts take fewer seconds a step
     rows = list(each_text(batches_from(small, texts)))
     if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
     of = torch.tensor(group_numbers(rows))

@@ -50,7 +50,10 @@ class Job:
         self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
         self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
         self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
-        if is_search_folder(data): data = search_texts(read_search(data))
+        if config.side != 'both' and not self.encoder.embeds:
+            raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
+        if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
+        elif config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cut, self.parts = data, None, 0, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
@@ -69,7 +72,7 @@ class Job:
         if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
             drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
-            data = pieces(drawn, seed)
+            data = pieces(drawn, seed, prompts=self.encoder.prompts.values())
             self.cut = sum(a != b for a, b in zip(data, drawn))
         texts = choose_texts(batches_from(self.dense, data), n, how, seed=seed)
         warn_few(self.dense, texts)
@@ -178,6 +181,7 @@ class Part:
 # %% ../../nbs/shrink/recipe.ipynb #24rec014
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
     'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
+    'rank_bert.shrink.axes': 'axes',
     'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 

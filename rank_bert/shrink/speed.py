@@ -53,7 +53,10 @@ def run_in_torch(
     x = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
     return torch.inference_mode()(partial(enc, {k: v.to(enc.base.device) for k, v in x.items()}))
 
-def _turn(f, least=.05):
+def median_time(
+    f, # Function without arguments
+    least:float=.05, # Seconds to measure
+)->float: # Seconds
     "Take the median time of a call, over as many as fit into `least` seconds, after one to warm up."
     f()
     took = []
@@ -65,7 +68,7 @@ def speed_ratios(
     turns:int=9, # Turns that count
 )->np.ndarray: # One ratio a turn
     "Measure how many times as fast a call is as another."
-    t = in_turns(dict(slow=partial(_turn, slow), fast=partial(_turn, fast)), turns)
+    t = in_turns(dict(slow=partial(median_time, slow), fast=partial(median_time, fast)), turns)
     return np.array(t['slow'])/t['fast']
 
 # %% ../../nbs/shrink/speed.ipynb #sp000014
@@ -99,7 +102,7 @@ def speed_search(
     at = lambda budget: replace(config, speedup=None, speed_engine=None, cost=table, budget=budget)
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
     whole = run(job, parts[:shrinks[0]], at(1.))
-    unit, aim = _turn(slow), 1.02*asked # a little more, for the noise
+    unit, aim = median_time(slow), 1.02*asked # a little more, for the noise
     layers = sum(table(None, *l.shape) for l in linears(dense))/unit # all in units of the time in PyTorch
     rest = max(0., 1/np.median(speed_ratios(slow, prepare(dense, bs, length))) - layers)
     least, most, best, tried = 0., 1., None, []

@@ -9,7 +9,6 @@ __all__ = []
 
 # %% ../../nbs/shrink/statistics.ipynb #021e74c2
 import math
-from functools import partial
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from ..models.kinds import Encoder, KINDS, prediction_of
@@ -18,7 +17,7 @@ from ..models.batches import TextTokens
 
 # %% ../../nbs/shrink/statistics.ipynb #2a361a88
 ACTIVATION_STATISTICS = ('mean', 'covariance')
-GRADIENT_STATISTICS = ('grad_second_moment', 'weighted_mean', 'weighted_covariance', 'fisher_rows', 'fisher_cols')
+GRADIENT_STATISTICS = ('grad_second_moment', 'weighted_mean', 'weighted_covariance', 'fisher_rows')
 
 class Statistics(dict):
     "Statistics of a layer: name -> tensor, and the numbers of `samples` (texts) and `tokens` that they come from."
@@ -172,8 +171,7 @@ class LayerStatistics:
         self.inputs = shared.inputs if shared else Moments(n, device) if needs('mean', 'covariance') else None
         self.weighted = Moments(n, device, self.light) if needs('weighted_mean', 'weighted_covariance') else None
         self.grads = Gram(m, device, light=self.light) if needs('grad_second_moment') else None
-        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
-        self.rows, self.cols = (zeros(m), zeros(n)) if needs('fisher_rows', 'fisher_cols') else (None, None)
+        self.rows = torch.zeros(m, dtype=torch.float64, device=device) if needs('fisher_rows') else None
 
     def forward(self,
         x:torch.Tensor, # Input of the layer
@@ -204,9 +202,7 @@ def finish(self:LayerStatistics):
     "Square the gradients of the texts of a batch, summed over the uses of the layer."
     for size in {len(x) for x, _ in self.held}:
         x, g = (torch.cat(ts, 1) for ts in zip(*(h for h in self.held if len(h[0]) == size)))
-        squared = lambda x, g: ((x@x.mT@g)*g).flatten(0, 1).sum(0) # row sums of the squared gradients
-        if 'fisher_rows' in self.want: self.rows += squared(x, g)
-        if 'fisher_cols' in self.want: self.cols += squared(g, x)
+        self.rows += ((x@x.mT@g)*g).flatten(0, 1).sum(0) # row sums of the squared gradients
     self.calls, self.held = 0, []
 
 @patch
@@ -218,8 +214,7 @@ def result(self:LayerStatistics,
     if self.inputs: got.update(zip(ACTIVATION_STATISTICS, self.inputs.result()))
     if self.grads: got['grad_second_moment'] = self.grads.full().div_(self.tokens).float()
     if self.weighted: got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
-    if self.rows is not None:
-        got.update(fisher_rows=(self.rows/samples).float(), fisher_cols=(self.cols/samples).float())
+    if self.rows is not None: got['fisher_rows'] = (self.rows/samples).float()
     return {k: v for k, v in got.items() if k in self.want}
 
 # %% ../../nbs/shrink/statistics.ipynb #4569f878

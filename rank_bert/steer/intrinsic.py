@@ -63,35 +63,22 @@ class Projection:
 
 # %% ../../nbs/steer/intrinsic.ipynb #ccb7f8f1
 class Subspace(nn.Module):
-    "Hold the `d` numbers that a model trains instead of its weights, which are in `groups` of parameters."
-    def __init__(self, groups, d, method='blocks', layerwise=False, seed=42):
+    "Hold the `d` numbers that a model trains instead of its weights, which are in `params`."
+    def __init__(self, params, d, method='blocks', seed=42):
         super().__init__()
-        self.moved, m = [p for g in groups for p in g], len(groups) if layerwise else 0
-        n, device = sum(p.numel() for p in self.moved), self.moved[0].device
-        d = check_count(d, 'd', most=n)
-        if m and d <= m:
-            raise ValueError(f'd={d} leaves nothing besides the scales of {m} groups: pass more, or layerwise=False')
-        if m and d == n: d = n + m # everything, and the scales
-        self.projection = Projection(n, d - m, method, seed)
-        self.start, self.sizes = [p.detach().clone() for p in self.moved], [sum(p.numel() for p in g) for g in groups]
+        self.moved, n, device = list(params), sum(p.numel() for p in params), params[0].device
+        self.projection = Projection(n, d := check_count(d, 'd', most=n), method, seed)
+        self.start = [p.detach().clone() for p in self.moved]
         start = save({str(i): o.cpu().contiguous() for i, o in enumerate(self.start)})
-        self.settings = dict(d=d, method=method, layerwise=layerwise, seed=seed, n=n, start=digest(start))
-        self.v = nn.Parameter(torch.zeros(d - m, device=device), requires_grad=False)
-        self.scale = nn.Parameter(torch.ones(m, device=device), requires_grad=False) if m else None
-    @property
-    def trained(self): return [o for o in (self.v, self.scale) if o is not None]
+        self.settings = dict(d=d, method=method, seed=seed, n=n, start=digest(start))
+        self.v = nn.Parameter(torch.zeros(d, device=device), requires_grad=False)
 
 # %% ../../nbs/steer/intrinsic.ipynb #6d78b2ac
-@patch
-def scaled(self:Subspace, x):
-    "Multiply the n numbers by the scales of their groups."
-    return x if self.scale is None else x*torch.repeat_interleave(self.scale, torch.tensor(self.sizes, device=x.device))
-
 @patch
 @torch.no_grad()
 def place(self:Subspace):
     "Set the weights from `v`."
-    delta = self.scaled(self.projection.up(self.v))
+    delta = self.projection.up(self.v)
     self.start = [s.to(delta.device) for s in self.start]
     for p, s, o in zip(self.moved, self.start, delta.split([p.numel() for p in self.moved])): p.copy_(s + o.view_as(s))
 
@@ -99,12 +86,9 @@ def place(self:Subspace):
 @patch
 @torch.no_grad()
 def gather(self:Subspace):
-    "Turn the gradient of the weights into that of `v`, and of the scales."
+    "Turn the gradient of the weights into that of `v`."
     g = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten().to(self.v.dtype) for p in self.moved])
-    if self.scale is not None:
-        ups = self.projection.up(self.v).split(self.sizes)
-        self.scale.grad = torch.stack([a@b for a, b in zip(g.split(self.sizes), ups)])
-    self.v.grad = self.projection.down(self.scaled(g))
+    self.v.grad = self.projection.down(g)
     for p in self.moved: p.grad = None
 
 # %% ../../nbs/steer/intrinsic.ipynb #b4c00d9e
@@ -132,29 +116,26 @@ class SubspaceTraining(Callback):
     def after_step(self): self.subspace.place()
 
 # %% ../../nbs/steer/intrinsic.ipynb #898824dd
-def _training_groups(learn):
-    "List the parameters that a learner trains, in groups, each once."
+def _training_params(learn):
+    "List the parameters that a learner trains, each once."
     groups = list(learn.splitter(learn.model))
     if groups and isinstance(groups[0], torch.Tensor): groups = [groups]
-    seen = set() # shared layers may be in several groups
-    groups = [[p for p in g if p.requires_grad and not (id(p) in seen or seen.add(id(p)))] for g in groups]
-    return [g for g in groups if g]
+    return [p for p in dict.fromkeys(p for g in groups for p in g) if p.requires_grad] # some may be in several groups
 
 # %% ../../nbs/steer/intrinsic.ipynb #7dad301b
 def add_subspace(
     learn:Learner, # Any learner; changed in place
     d, # How many numbers to train, or 'all'
     method:str='blocks', # Name in `PROJECTIONS`
-    layerwise:bool=False, # A scale for each group of the learner's splitter, too? They count among the d
     seed:int=42, # Seed of the projection
 )->Learner: # The same
     "Train a learner in a random subspace of its trainable parameters."
     if hasattr(learn.model, 'subspace'):
         raise ValueError('the learner is in a subspace already: remove_subspace(learn) first')
-    if not (groups := _training_groups(learn)): raise ValueError('no parameter of the model trains: unfreeze it first')
-    d = sum(p.numel() for g in groups for p in g) if isinstance(d, str) and d == 'all' else d
-    learn.model.subspace = space = Subspace(groups, d, method, layerwise, seed)
-    learn._splitter_outside, learn.splitter, learn.opt = learn.splitter, lambda m: [m.subspace.trained], None
+    if not (params := _training_params(learn)): raise ValueError('no parameter of the model trains: unfreeze it first')
+    d = sum(p.numel() for p in params) if isinstance(d, str) and d == 'all' else d
+    learn.model.subspace = space = Subspace(params, d, method, seed)
+    learn._splitter_outside, learn.splitter, learn.opt = learn.splitter, lambda m: [[m.subspace.v]], None
     return learn.add_cb(SubspaceTraining(space))
 
 # %% ../../nbs/steer/intrinsic.ipynb #6c54c957
@@ -206,7 +187,6 @@ def intrinsic_dimension(
     threshold:float=.9, # Share of the full score to reach
     floor:float=0., # Score from which the share is counted, such as that of the majority baseline
     method:str='blocks', # Name in `PROJECTIONS`
-    layerwise:bool=False, # As for `add_subspace`
     progress:bool=True, # Show a progress bar?
 )->IntrinsicDimension: # `d`, `table`, `summary()`
     "Find the least dimension of a random subspace in which training reaches a share of the full score."
@@ -216,10 +196,10 @@ def intrinsic_dimension(
     if not ds or not seeds: raise ValueError(f"{'seeds' if ds else 'ds'} is empty: pass at least one")
     for d, seed in tqdm([(d, s) for d in ['all', *ds[::-1]] for s in seeds], 'subspaces', disable=not progress):
         learn = make_learner(seed)
-        n = sum(p.numel() for g in _training_groups(learn) for p in g)
+        n = sum(p.numel() for p in _training_params(learn))
         if ds[-1] >= n: raise ValueError(f'ds has {ds[-1]:,}, but only {n:,} parameters train: pass smaller dimensions')
         if d == 'all': rows.append((0, n, seed, score(learn)))
-        else: add_subspace(learn, d, method, layerwise, seed)
+        else: add_subspace(learn, d, method, seed)
         with learn.no_bar(), learn.no_logging(): fit(learn)
         rows.append((n if d == 'all' else d, n, seed, score(learn)))
     table = pd.DataFrame(rows, columns='d n seed score'.split()).sort_values(['d', 'seed'], ignore_index=True)

@@ -12,10 +12,9 @@ import contextlib, json, math, os, time, warnings
 from functools import partial
 from pathlib import Path
 
-import matplotlib.pyplot as plt, torch
+import torch
 from fastai.torch_core import rank_distrib
 from fastcore.basics import patch
-from fastcore.imports import in_notebook
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
@@ -24,7 +23,7 @@ from ..models.roles import MORE_ROLES, ROLES
 from ..models.kinds import Encoder
 from ..io import new_file
 from ..see.metrics import rank_metrics
-from .history import history_table, plot_rank_history, read_records, write_records
+from .history import history_table, read_records, write_records
 from ..train.learner import FitCallback
 from ..see.measure import ForwardWatch, MatrixSum, circuit_sums, gradient_sum, layer_rows, measure, weight_sum
 
@@ -45,7 +44,6 @@ class RankMonitor(FitCallback):
         start:nn.Module=None, # Model to measure updates from; the start of the first fit when None
         path=None, # JSON-lines file for the records; only in memory when None
         resume:bool=False, # Go on with the file at `path` if there is one?
-        live=False, # Draw while training in a notebook? True, or arguments of `plot_rank_history`
         budget:float=.04, # Fraction of the time that records may take, if `every` is None
     ):
         self.every, self.tokens = check_count(every, 'every', none=True), check_count(tokens, 'tokens', none=True)
@@ -53,12 +51,12 @@ class RankMonitor(FitCallback):
         self.what = check_several(what, 'what', partial(check_name, name='what', names=WHAT))
         role = partial(check_name, name='role', names=ROLES+MORE_ROLES)
         self.roles = None if roles is None else check_several(roles, 'roles', role)
-        self.heads, self.start, self.resume, self.live = heads, start, resume, live
+        self.heads, self.start, self.resume = heads, start, resume
         self.file, self.records = None if path is None else Path(path), []
-        self._from, self._offset, self._watch, self._shown, self._done = None, None, None, None, 0
+        self._from, self._offset, self._watch, self._done = None, None, None, 0
     @property
     def history(self): return history_table(self.records)
-    def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_shown', '_from', 'start'))}
+    def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_from', 'start'))}
     def after_pred(self): # take the hooks away
         if self._watch is not None: self._watch.close()
     def after_cancel_batch(self): self.after_pred()
@@ -178,12 +176,6 @@ def record(self:RankMonitor, step, last=False):
             f.write(json.dumps(record).encode()+b'\n')
             f.flush()
             with contextlib.suppress(OSError): os.fsync(f.fileno()) # some file systems refuse it
-    if self.live and in_notebook() and hasattr(self.learn, 'progress'):
-        fig = plot_rank_history(self, **(self.live if isinstance(self.live, dict) else {}))[0].figure
-        from IPython.display import display # which scripts need not have
-        if self._at == self._offset or self._shown is None: self._shown = display(fig, display_id=True)
-        else: self._shown.update(fig)
-        plt.close(fig)
     self._cost = time.perf_counter()-began+(self._watch.seconds if self._watch else 0.)
     self._spent += self._cost
     self.stop_watching()

@@ -15,7 +15,6 @@ from ..models.kinds import Encoder
 from ..lowrank.layers import LowRankLinear, replace_layers
 from ..lowrank.plan import record_plan
 from .project import check_own_weights, ranks_for
-from ..registry import Registry
 
 # %% ../../nbs/steer/optimizer_state.ipynb #dbada960
 def inner_optimizer(
@@ -38,7 +37,6 @@ def hypers_of(
     return {p: g | dict(wd=g['weight_decay']) for g in opt.param_groups for p in g['params']}
 
 # %% ../../nbs/steer/optimizer_state.ipynb #f54c6b9c
-MEANS = 'exp_avg', 'grad_avg', 'momentum_buffer'
 SQUARES = 'exp_avg_sq', 'sqr_avg', 'max_exp_avg_sq', 'square_avg'
 BASES = 'basis', 'subspace' # of `RankProjection` and `GaLore`
 
@@ -97,51 +95,21 @@ def _hand_over(opt, old, up, down):
     states[up] = _transform_state(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
     states[down] = _transform_state(state, old.shape, lambda m: b.T@m, lambda s: (b*b).T@s)
 
-# %% ../../nbs/steer/optimizer_state.ipynb #99f37922
-def _project_state(state, columns, rows):
-    "Remove the part of the mean gradient that points off the matrices of this rank."
-    for m in (state[k] for k in MEANS if state.get(k) is not None and state[k].shape == (len(columns), len(rows))):
-        rest = m - columns@(columns.mT@m)
-        m.sub_(rest - (rest@rows)@rows.mT)
-
-# %% ../../nbs/steer/optimizer_state.ipynb #94762d96
-def _reset_state(state, columns=None, rows=None):
-    "Start the optimizer again for this weight."
-    for k, v in state.items():
-        if torch.is_tensor(v) and k not in BASES: v.zero_()
-        elif k == 'step': state[k] = 0
-
-STATE_CHOICES = dict(keep=None, project=_project_state, reset=_reset_state)
-
-# %% ../../nbs/steer/optimizer_state.ipynb #0dd59810
-FACTOR_INITS = Registry('init') # (linear layer, rank) -> `LowRankLinear`
-
-# %% ../../nbs/steer/optimizer_state.ipynb #446db9c1
-FACTOR_INITS['spectral'] = LowRankLinear.from_linear
-
-@FACTOR_INITS.add('naive')
-def _naive_init(linear, rank):
-    "Draw two factors as the weight of a fresh layer was drawn."
-    new = LowRankLinear.from_linear(linear, rank)
-    for f in (new.up, new.down): nn.init.normal_(f.weight, std=linear.weight.detach().std().item())
-    return new
-
 # %% ../../nbs/steer/optimizer_state.ipynb #023f3bc1
 def factorise_layers(
     model:nn.Module, # A transformers model, or a module that contains one; changed in place
     plan, # Rank for all dense layers, or a rank plan: name -> rank, or None to leave it dense
     opt=None, # Its optimizer, as for `inner_optimizer`; changed in place
-    init:str='spectral', # Key of `FACTOR_INITS`
 )->nn.Module: # The same model
     "Replace dense linear layers by factors, and keep the optimizer going."
-    make, enc, layers = FACTOR_INITS.find(init), Encoder(model).base, linears(model)
+    enc, layers = Encoder(model).base, linears(model)
     ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
     layers = [l for l in layers if l.name in ranks]
     check_own_weights(model, layers)
     if thin := [l.name for l in layers if l.rank is not None]:
         raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
     for l in layers:
-        new = make(l.module, ranks[l.name])
+        new = LowRankLinear.from_linear(l.module, ranks[l.name])
         new.up.bias = l.module.bias
         replace_layers(enc, {l.module: new})
         if opt is not None: _hand_over(opt, l.module.weight, new.up.weight, new.down.weight)

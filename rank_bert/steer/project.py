@@ -14,10 +14,8 @@ import torch
 from fastcore.basics import groupby
 from ..checks import check_count
 from ..models.kinds import Encoder
-from ..shrink.decomposition import Decomposition
-from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
+from ..lowrank.linalg import Factors, gram_svd, to_float64
 from ..lowrank.plan import full_name
-from ..registry import Registry
 
 # %% ../../nbs/steer/project.ipynb #b8d70c6c
 def leading_right(
@@ -28,32 +26,27 @@ def leading_right(
     return torch.linalg.qr(gram_svd(x, rank).right.mT)[0].to(x) # orthonormal also where singular values are zero
 
 # %% ../../nbs/steer/project.ipynb #1b5a4e76
-Projected = namedtuple('Projected', 'matrix basis columns rows')
+Projected = namedtuple('Projected', 'matrix basis')
 
 def project_rank(
     w:torch.Tensor, # Matrix or stack of matrices `(..., m, n)`
     rank:int, # From 1 to min(m, n)
     basis:torch.Tensor=None, # `(..., k, r)`: the `basis` of the last time; None to start from the singular vectors
-    left:torch.Tensor=None, # Lower triangular `(..., m, m)`: L in the norm; None for the identity
-    right:torch.Tensor=None, # `(..., n, k)`: R in the norm; None for the identity
+    right:torch.Tensor=None, # `(..., n, k)`: the distance is that of products with it; None for the identity
     iterations:int=1, # Steps of the subspace iteration
-)->Projected: # Nearest matrix, basis for the next time, orthonormal `columns (..., m, rank)`, `rows (..., n, rank)`
-    "Find the nearest matrix of rank `rank` in the norm of `left^T (w - a) right`."
+)->Projected: # Nearest matrix, and the basis for the next time
+    "Find the nearest matrix of rank `rank` in the norm of `(w - a) right`."
     dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
-    x = w if left is None else left.mT@w
     on = lambda t: t if right is None else t@right
-    if basis is None or basis.shape[-1] < rank: basis = leading_right(on(x), rank)
+    if basis is None or basis.shape[-1] < rank: basis = leading_right(on(w), rank)
     for i in range(iterations):
         if i: basis = torch.linalg.qr(b.mT)[0]
-        q = torch.linalg.qr(x@(basis if right is None else right@basis))[0]
-        b = on(q.mT@x)
+        q = torch.linalg.qr(w@(basis if right is None else right@basis))[0]
+        b = on(q.mT@w)
     if basis.shape[-1] > rank:
         turn = torch.linalg.eigh((b@b.mT).double())[1][..., -rank:].to(b)
         q, b = q@turn, turn.mT@b
-    basis, part = torch.linalg.qr(b.mT)[0], q.mT@x
-    if left is not None: q = torch.linalg.solve_triangular(left.mT, q, upper=True)
-    columns = q if left is None else torch.linalg.qr(q)[0]
-    return Projected((q@part).to(dtype), basis, columns, basis if right is None else torch.linalg.qr(part.mT)[0])
+    return Projected((q@(q.mT@w)).to(dtype), torch.linalg.qr(b.mT)[0])
 
 # %% ../../nbs/steer/project.ipynb #caa28487
 def _svd(w):
@@ -122,38 +115,12 @@ def ranks_for(
     most = {l.name: min(l.shape) for l in layers}
     return {n: check_count(ranks[n], f'rank of {n}', most=k) for n, k in most.items() if ranks.get(n) is not None}
 
-# %% ../../nbs/steer/project.ipynb #807cbc61
-PROJECTION_NORMS = Registry('method for a norm') # statistics of a layer -> (left, right), see `project_rank`
-PROJECTION_NORMS.update(svd=lambda stats: (None, None),
-    whitened=lambda stats: (None, damped_root(stats.second_moment())),
-    kfac=lambda stats: (damped_root(stats['grad_second_moment']), damped_root(stats.second_moment('weighted_'))))
-
-# %% ../../nbs/steer/project.ipynb #f7515ebc
-def norm_roots(
-    norm, # A `Decomposition` model, or None for the plain norm
-    layers, # `LinearLayer`s
-)->dict: # Name -> (left, right) for `project_rank`, in float32 and scaled to size 1, or (None, None)
-    "Compute the norm of a calibrated model for each layer."
-    if norm is None: return {l.name: (None, None) for l in layers}
-    if not isinstance(norm, Decomposition):
-        raise ValueError("norm must be a Decomposition, such as Decomposition(model, 'whitened', batches), got "
-                         f'{norm!r}')
-    find = PROJECTION_NORMS.find(norm.method)
-    if odd := [l.name for l in layers if norm.shapes.get(l.name) != l.shape]:
-        raise ValueError(f'norm is of another model: it has no {odd[0]} of this shape')
-    def unit(t, w):
-        if t is None: return None
-        return (t/t.norm()*len(t)**.5).to(device=w.device, dtype=torch.promote_types(w.dtype, torch.float32))
-    roots = {l.name: find(norm.calibration and norm.calibration[l.name]) for l in layers}
-    return {l.name: tuple(unit(t, matrices_of(l)[0]) for t in roots[l.name]) for l in layers}
-
 # %% ../../nbs/steer/project.ipynb #bf367207
 @torch.no_grad()
 def project_layers(
     layers, # `LinearLayer`s; changed in place
     ranks, # An integer, or name -> rank; layers without a rank, or with full rank, stay as they are
     bases:dict=None, # Name -> basis of the last time; updated in place
-    roots:dict=None, # From `norm_roots`; None for the plain norm
     iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
 )->dict: # Name -> `Projected`, for the layers that were projected
     "Replace weights by the nearest matrices of a rank."
@@ -164,11 +131,9 @@ def project_layers(
     for (_, rank, *_), ls in kinds.items():
         w, last = stack([matrices_of(l)[0] for l in ls]), [(bases or {}).get(l.name) for l in ls]
         if any(b is None or b.shape != last[0].shape for b in last): last = [None]
-        left, right = (stack([roots[l.name][i] for l in ls]) if roots else None for i in (0, 1))
-        if ls[0].rank is not None:
-            down = stack([l.module.down.weight for l in ls]).to(torch.promote_types(w.dtype, torch.float32))
-            right = down if right is None else down@right
-        for l, p in zip(ls, zip(*project_rank(w, rank, stack(last), left, right, iterations))):
+        down = None if ls[0].rank is None else stack([l.module.down.weight for l in ls]).to(
+            torch.promote_types(w.dtype, torch.float32))
+        for l, p in zip(ls, zip(*project_rank(w, rank, stack(last), down, iterations))):
             found[l.name] = Projected(*(t.clone(memory_format=torch.contiguous_format) for t in p))
     for l in layers: matrices_of(l)[0].copy_(found[l.name].matrix)
     if bases is not None: bases |= {n: p.basis for n, p in found.items()}

@@ -12,9 +12,8 @@ import math
 from fastcore.basics import patch
 from fastcore.meta import delegates
 from ..checks import check_count, check_fraction, check_name
-from ..shrink.decomposition import Decomposition
-from .optimizer_state import STATE_CHOICES, optimizer_states
-from .project import matrices_of, norm_roots, project_layers, ranks_for, trainable
+from .optimizer_state import optimizer_states
+from .project import matrices_of, project_layers, ranks_for, trainable
 from .penalty import Constraint
 
 # %% ../../nbs/steer/projection.ipynb #dd151af0
@@ -25,18 +24,14 @@ class RankProjection(Constraint):
         rank, # An integer for all layers, or a rank plan: name -> rank, or None to leave it alone
         every:int=1, # Project after every `every` steps of an epoch, and at its end
         roles=None, # One role or several of `ROLES`; all when None
-        norm:Decomposition=None, # Measure distance in the norm of a `Decomposition` model; None for the plain norm
-        optimizer_state:str='keep', # Key of `STATE_CHOICES`: keep, project or reset the optimizer state
         iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
     ):
         self.every, self.iterations = check_count(every, 'every'), check_count(iterations, 'iterations')
-        self.optimizer_state = check_name(optimizer_state, 'optimizer_state', STATE_CHOICES)
-        self.rank, self.roles, self.norm, self._bases, self._due = rank, roles, norm, {}, False
-    def __getstate__(self): return {**self.__dict__, 'norm': None, '_roots': None, '_bases': {}}
+        self.rank, self.roles, self._bases, self._due = rank, roles, {}, False
+    def __getstate__(self): return {**self.__dict__, '_bases': {}}
 
     def find_layers(self):
         super().find_layers()
-        self._roots = norm_roots(self.norm, self.layers)
         self.ranks_at(0.), self.ranks_at(1.) # raises for ranks that the layers cannot have
 
     def ranks_at(self, done): # name -> rank, when a fraction `done` of the fit is done
@@ -57,14 +52,12 @@ class RankProjection(Constraint):
 # %% ../../nbs/steer/projection.ipynb #744b4f39
 @patch
 def project(self:RankProjection):
-    "Replace every weight by the nearest matrix of its rank, and treat its optimizer state."
-    states, change = optimizer_states(self.opt), STATE_CHOICES[self.optimizer_state]
+    "Replace every weight by the nearest matrix of its rank, and keep the basis in the state of its optimizer."
+    states = optimizer_states(self.opt)
     own = {l.name: states.get(w) or self._bases.setdefault(w, {}) for l in self.layers for w in matrices_of(l)[:1]}
     bases = {n: s.pop('basis') for n, s in own.items() if 'basis' in s}
-    found = project_layers(trainable(self.layers), self.ranks_at(self.done), bases, self._roots, self.iterations)
-    for n, p in found.items():
-        own[n]['basis'] = p.basis
-        if change: change(own[n], p.columns.to(p.matrix), p.rows.to(p.matrix))
+    found = project_layers(trainable(self.layers), self.ranks_at(self.done), bases, self.iterations)
+    for n, p in found.items(): own[n]['basis'] = p.basis
     self._due = False
 
 # %% ../../nbs/steer/projection.ipynb #0a13c79e

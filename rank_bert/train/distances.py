@@ -12,7 +12,6 @@ from collections import namedtuple
 
 import torch, torch.nn.functional as F
 
-from ..checks import check_count
 from ..models.answers import KINDS
 
 # %% ../../nbs/train/distances.ipynb #92a8e745
@@ -103,10 +102,6 @@ def check_heads(
 def match_layers(
     n_student:int, # Layers of the student
     n_teacher:int, # Layers of the teacher
-    layers:list=None, # For each layer of the student one of the teacher's, counted from 1; default: evenly
 )->list: # For each layer of the student one of the teacher's, from 1
-    "Choose the layer of the teacher that each layer of the student learns from."
-    if layers is None: return [max(1, round((j + 1)*n_teacher/n_student)) for j in range(n_student)]
-    if len(layers) != n_student:
-        raise ValueError(f'layer_map has {len(layers)} entries for {n_student} layers of the student')
-    return [check_count(i, 'an entry of layer_map', most=n_teacher) for i in layers]
+    "Choose the layer of the teacher that each layer of the student learns from, evenly."
+    return [max(1, round((j + 1)*n_teacher/n_student)) for j in range(n_student)]

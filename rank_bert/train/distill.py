@@ -81,9 +81,8 @@ class DistilCallback(Callback):
         teacher, # Transformers model, module that contains one, or learner; untouched, and not exported
         temperature:float=2., # Temperature of the softened predictions; a number, or a schedule
         weights:dict=None, # 'task' or a name of `DISTIL_LOSSES` -> number or schedule; default soft 5, task 2, cosine 1
-        layer_map:list=None, # For each layer of the student one of the teacher's, see `match_layers`
     ):
-        self.teacher, self.temperature, self.layer_map = teacher, temperature, layer_map
+        self.teacher, self.temperature = teacher, temperature
         self.weights = dict(soft=5., task=2., cosine=1.) if weights is None else dict(weights)
         for k, v in self.weights.items():
             check_name(k, 'loss', ['task', *DISTIL_LOSSES])
@@ -123,7 +122,7 @@ def before_fit(self:DistilCallback):
     student, teacher = Encoder(self.learn.model).base, model_of(self.teacher)
     _check_pair(self.learn, self.teacher)
     if self.asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
-    self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers, self.layer_map)
+    self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers)
     device, home = (next(m.parameters()).device for m in (student, teacher))
     modes = [(m, m.training) for m in teacher.modules()]
     self._undo += [lambda: teacher.to(home), lambda: [setattr(m, 'training', t) for m, t in modes]]
