@@ -49,19 +49,12 @@ def this_processor()->str: # Name in `PROCESSORS`, None if PyTorch does not say
     "Tell the kind of this processor."
     return processor_of(k for k, v in have.items() if v) if (have := getattr(torch.cpu, 'get_capabilities', dict)()) else None
 
-def lacking(
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->bool:
+def lacking(precision:str, processor:str=None)->bool: # a name in `PROCESSORS`; default: this one
     "Tell whether a processor lacks the instructions for a precision."
     kind = processor or this_processor()
     return kind is not None and precision in INSTRUCTIONS and precision not in PROCESSORS[kind]
 
-def why_not(
-    to:str, # 'onnx' or 'openvino'
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->str: # None if there is no reason
+def why_not(to:str, precision:str, processor:str=None)->str: # None if there is no reason
     "Explain why an engine is slower in a precision than in fp32 on a processor."
     if precision not in PRECISIONS[to]: return f"{to} is slower in {precision} than in fp32 on a CPU: choose openvino"
     if precision != 'bf16' or not lacking(precision, processor): return None
