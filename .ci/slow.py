@@ -1,10 +1,11 @@
 """Run the slow cells of every notebook that has some, and of its other cells those that they need: python .ci/slow.py [NOTEBOOK ...]
 
-README's test command has run all other cells, so here run imports, what is exported, and the cells before a slow one that
-make or change what it names; tests do not. Each notebook has a process of its own, because what one leaves behind (patched
-methods, what was traced) is nothing that a user has. The processes are forked from this one, which has imported the
-packages that take seconds, but nothing of ours. `FLAGS="slow scheduled"` runs the cells of the scheduled workflow, too. What
-a notebook printed that failed comes last, where whoever reads the end of a log sees why."""
+README's test command has run all other cells, so here run imports, what is exported, and the cells before a slow one
+that make or change what it names; tests do not, nor does a cell with the flag `leaf`, which only seems to. Each
+notebook has a process of its own, because what one leaves behind (patched methods, what was traced) is nothing that a
+user has. The processes are forked from this one, which has imported the packages that take seconds, but nothing of
+ours. `FLAGS="slow scheduled"` runs the cells of the scheduled workflow, too. What a notebook printed that failed comes
+last, where whoever reads the end of a log sees why."""
 import ast, builtins, json, os, re, symtable, sys, tempfile, time
 from multiprocessing import get_context
 from multiprocessing.connection import wait
@@ -15,6 +16,8 @@ from nbdev.config import get_config
 
 FLAGS = set(os.environ.get('FLAGS', 'slow').split())
 EXPORTED = {'export', 'exporti', 'exports'}
+LONGEST = '''commands/compress commands/doors commands/train compare/executors compare/runner howto/sentence_transformer
+    models/every nbs/reliability ship/export shrink/compress shrink/words'''.split()
 flags_of = lambda source: set(re.findall(r'^#\| *(\w+)', source, re.M))
 
 def names_of(source):
@@ -47,7 +50,7 @@ def needed(sources, flags=FLAGS):
     always = [bool(flags_of(s) & EXPORTED) or all(isinstance(o, (ast.Import, ast.ImportFrom)) for o in b) for s, b in zip(sources, bodies)]
     for s, a in zip(sources, always):
         if a: fixed |= {o.get_name() for o in symtable.symtable(s, 'cell', 'exec').get_symbols() if o.is_assigned() or o.is_imported() or o.is_namespace()}
-    changed = [set().union(*map(changed_by, b)) for b in bodies]
+    changed = [set() if 'leaf' in flags_of(s) else set().union(*map(changed_by, b)) for s, b in zip(sources, bodies)]
     fixed -= set().union(*(c for c, a in zip(changed, always) if not a)) # an example may use a name again
     run, last = {i for i, a in enumerate(always) if a}, -1
     run |= (flagged := {i for i, o in enumerate(sources) if flags_of(o) & flags})
@@ -93,7 +96,7 @@ if __name__ == '__main__':
     import datasets, fastai.text.all, matplotlib.pyplot, nbdev.test, scipy.stats, sklearn.metrics # for all children
     import transformers.models.bert.modeling_bert
     there = [o for o in Path('nbs').resolve().rglob('*.ipynb') if '_proc' not in o.parts]
-    there.sort(key=lambda o: (o.parent.name != 'compare', o), reverse=False) # those that take longest begin first
+    there.sort(key=lambda o: (f'{o.parent.name}/{o.stem}' not in LONGEST, o)) # so that all workers end at about one time
     files = [Path(o).resolve() for o in sys.argv[1:]] or [o for o in there if needed(sources(read_nb(o)))]
     if not files: sys.exit('no notebook has slow cells: is this the top of the checkout?')
     took, failed = {}, {}
