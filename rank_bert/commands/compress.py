@@ -160,6 +160,7 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     was = expanded(folder).resolve()
     model_config(folder)
+    if rows.data and head_of(folder) != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
     from rank_bert.models.hooks import as_written
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
