@@ -126,6 +126,11 @@ def plot_top_losses(x:pd.DataFrame, y, samples, outs, raws, losses, **kwargs):
     "Display texts with their losses, for `Interpretation.plot_top_losses`."
     _show_frame(x.assign(predicted=outs.itemgot(-1), loss=losses.tolist()))
 
+@dispatch
+def tensorboard_log(x:pd.DataFrame, y, samples, outs, writer, step):
+    "Write texts and predictions, for `TensorBoardCallback`."
+    writer.add_text('predictions', x.assign(predicted=outs.itemgot(-1)).to_html(index=False), step)
+
 # %% ../../nbs/data/loaders.ipynb #344b8a3e
 class _Rows:
     "Rows of `TextItems` by number, in the way of a pandas frame."

@@ -10,6 +10,7 @@ __all__ = ['Lazily', 'Decomposition', 'smallest_plan']
 # %% ../../nbs/shrink/decomposition.ipynb #0decm03
 import copy, math, time
 from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -212,11 +213,15 @@ def truncate(self:Decomposition,
 )->nn.Module: # A new model, with a `CompressionRecord` as its `.compression`
     "Copy the model with every linear layer truncated to its rank."
     ranks, stats, start = self._every_rank(plan), self.calibration, time.time()
-    new, changed = copy.deepcopy(self.model), []
+    uses = Counter(id(p) for _, p in self.model.named_parameters(remove_duplicate=False))
+    gone = [p for l in linears(self.model) if ranks[l.name] is not None for p in l.module.parameters() if uses[id(p)] == 1]
+    new, changed = copy.deepcopy(self.model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in gone}), []
     with open_linears(new):
         for l in linears(new):
             rank, now = ranks[l.name], l.rank
-            if rank is None or (now is not None and now <= rank): ranks[l.name] = now
+            if rank is None or (now is not None and now <= rank):
+                ranks[l.name] = now
+                for p in l.module.parameters(): p.data = p.data.clone() # it stays: a weight of its own
             else:
                 thin = truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean)
                 replace_layers(Encoder(new).base, {l.module: thin})
