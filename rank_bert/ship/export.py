@@ -49,19 +49,12 @@ def this_processor()->str: # Name in `PROCESSORS`, None if PyTorch does not say
     "Tell the kind of this processor."
     return processor_of(k for k, v in have.items() if v) if (have := getattr(torch.cpu, 'get_capabilities', dict)()) else None
 
-def lacking(
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->bool:
+def lacking(precision:str, processor:str=None)->bool: # a name in `PROCESSORS`; default: this one
     "Tell whether a processor lacks the instructions for a precision."
     kind = processor or this_processor()
     return kind is not None and precision in INSTRUCTIONS and precision not in PROCESSORS[kind]
 
-def why_not(
-    to:str, # 'onnx' or 'openvino'
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->str: # None if there is no reason
+def why_not(to:str, precision:str, processor:str=None)->str: # None if there is no reason
     "Explain why an engine is slower in a precision than in fp32 on a processor."
     if precision not in PRECISIONS[to]: return f"{to} is slower in {precision} than in fp32 on a CPU: choose openvino"
     if precision != 'bf16' or not lacking(precision, processor): return None
@@ -400,7 +393,7 @@ def export(
             x, runs = graph.sample(*size), (whole[best[0]], Predictor(folders[best])._run_engine)
             calls = {f: partial(timed_call, partial(f, {k: v.numpy() for k, v in x.items()})) for f in runs}
             a, b = (1e3*min(t) for t in in_turns(calls, warmup=1).values())
-            if b > 1.1*a + .1: # a tenth, and a tenth of a millisecond
+            if b > 1.1*a + .3: # milliseconds
                 warnings.warn(f"{' '.join(best)} is slower here than fp32: {b:.1f} ms instead of {a:.1f} for {size[0]} x "
                     f"{size[1]} tokens; precision='auto' takes the fastest that agrees")
         if len(candidates) > 1:

@@ -355,16 +355,16 @@ def check(self:Job,
 def say_duration(self:Job, texts:list)->float: # batches of one text -> seconds
     "Estimate how long a recipe takes, and say it, with what would make it shorter."
     packs, layers, n = [x for x, _ in buckets_for(self.dense, texts)], linears(self.dense), len(texts)
-    with frozen(self.dense):
+    with frozen(self.dense), bf16_matmul(self.dense, texts):
         self.encoder(packs[0]) # warms up
         read = timed_call(partial(self.encoder, packs[len(packs)//2]))*len(packs)
-    svd = {shape: timed_call(partial(gram_svd, l.weight)) for shape, l in {l.shape: l for l in layers}.items()}
+    svd = {shape: timed_call(partial(gram_svd, l.weight.nan_to_num())) for shape, l in {l.shape: l for l in layers}.items()}
     svds, tests, aside, total = sum(svd[l.shape] for l in layers), 1, len(self.aside or ()), 0.
     if aside: tests = 3 # of budgets, as we have seen
     for p in self.parts:
         own = {k: p.options.get(k, o.default) for k, o in options_of(p).items()}
         seconds = p.passes*read + p.svds*svds + 60*(own.get('minutes') or 0)*(not own.get('steps'))
-        if p.needs == 'labels': seconds += 3*own['epochs']*read*len(self.learner.dls.train_ds)/n
+        if p.needs == 'labels': seconds += 3*own.get('epochs', 1)*read*len(self.learner.dls.train_ds)/n
         total += seconds*(1 if p.chooses else tests)
     total += (tests + 1)*read*aside/n
     shorter = [f"{option('n_samples')}={n//4}"]*(n > 256) + [option('budget')]*bool(aside) + ['a recipe with fewer parts']
