@@ -88,10 +88,17 @@ def bench(
 
 # %% ../nbs/cli.ipynb #d27a7200
 @command
-def help()->str: # The list
+def help(
+    recipes:bool=False, # Print the parts of recipes instead, and what they do, those of --import too
+)->str: # The list
     "List all commands."
-    width = max(map(len, COMMANDS))
-    lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
-    text = '\n'.join([*lines, '', 'Add --help to any of them to see its options.'])
+    if recipes:
+        from rank_bert.shrink.recipe import recipes as table
+        lines = [f'{k:<12}{o.does} {o.settings and f"({o.settings})"}' for k, o in table().iterrows()]
+    else:
+        width = max(map(len, COMMANDS))
+        lines = [f'{k:{width}}  {f.__doc__.strip().splitlines()[0]}' for k, f in COMMANDS.items()]
+        lines += ['', 'Add --help to any of them to see its options.']
+    text = '\n'.join(lines)
     say(text, result=True)
     return text

@@ -213,7 +213,7 @@ class Rows(Settings):
     label_col:text_as('COLUMN')=None # Column of its labels (default: as in training, or label)
     valid:ArgType(str, noop, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
-    drop_empty:bool=False # Leave out the rows of a file without a label
+    drop_empty:bool=False # Leave out the rows of a file without a label or a text
     texts:text_as('FILE')=None # Or texts without labels: a file, one a line (a tab splits a pair), or a folder as BEIR's
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
@@ -247,7 +247,7 @@ class Rows(Settings):
 @dataclass
 class Fit(Settings):
     "How a model is fine-tuned."
-    epochs:Epochs=None # Passes over the rows (default: 10 from random weights, else 2, or 4)
+    epochs:Epochs=None # Passes over the rows (default: 10 from random weights, else 2, or 4 with less than 8,000 rows)
     lr:Positive=None # Largest learning rate (default: 1e-4, or 1e-3 from random weights)
     bs:Count=32 # Batch size
     pretrained:bool=False # Use pretrained weights, or fail

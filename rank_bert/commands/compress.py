@@ -62,6 +62,19 @@ def open_for_recipe(
     learn = rows_learner(folder, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or folder), **limits)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
+# %% ../../nbs/commands/compress.ipynb #cc005201
+def _scores_of(model, learn, folder, rows):
+    "Score a model on rows set aside, or the entities that a tagger finds in a file, whose tags it has not seen."
+    if learn: return learn.with_model(model).evaluate()
+    if not rows.data or head_of(folder) != 'token_classification': return None
+    from rank_bert.data.tables import read_tags
+    from rank_bert.ship.export import in_pytorch
+    from rank_bert.ship.runtime import Predictor
+    from rank_bert.train.scores import entity_scores
+    words, tags = (o[:2000] for o in read_tags(rows.data))
+    p = Predictor(model.exported.folder) if hasattr(model, 'exported') else in_pytorch(model, rows.max_length)
+    return entity_scores(tags, p.tag(words))
+
 # %% ../../nbs/commands/compress.ipynb #cc000017
 def megabytes(folder:str|Path)->float:
     "Add up the sizes of the files in a folder."
@@ -133,13 +146,14 @@ def compress(
     folder:str, # Folder of a saved model
     config:CompressConfig.exclude(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
-    recipe:str=None, # Parts joined by +, such as kfac+retune+int8 (default: what the model bears of neurons+kfac+refit)
+    recipe:str=None, # Parts joined by +, see rank-bert-help --recipes (default: what it bears of neurons+kfac+refit)
     dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
     remote_code:bool=False, # Write the code with which trust_remote_code=True opens it where rank_bert is not installed
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
 )->dict: # What `results.json` holds
     """Shrink the encoder of a saved model by a recipe, and save the smaller model.
+    Where refit or heal does not help on texts set aside, it is undone: the model stays what it was before that part.
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --speedup 6 --speed-engine onnx-int8 --out fast
@@ -163,11 +177,12 @@ def compress(
     raw = bool(parts) and parts[0].first
     model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed, raw)
     learn = data if hasattr(data, 'dls') else None
-    before = learn.evaluate() if learn else None
+    before = _scores_of(model, learn, folder, rows)
     model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
-    scores = dict(before=before, after=learn.with_model(model).evaluate() if learn else None)
+    scores = dict(before=before, after=_scores_of(model, learn, folder, rows))
     if not hasattr(model, 'exported'): model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
+    settings |= {k: v for k, v in saved_settings(folder).items() if k in ('text_cols', 'label_col')}
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     results = _results_of(model, scores, settings)
     out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, remote_code, was), results)

@@ -47,11 +47,13 @@ def rows_of(
 )->dict: # For `rows_learner`; empty if you name no rows, and the folder does not tell
     "Choose rows: those that you name, or else those that a folder was fine-tuned on."
     if rows.data:
-        saved = saved_settings(folder) if folder else {}
-        saved, cols = (saved if saved.get('data') else {}), list(rows.text_cols or ())
+        saved, cols = saved_settings(folder) if folder else {}, list(rows.text_cols or ())
         own = dict(data=rows.data, text_cols=cols or saved.get('text_cols'), valid=rows.valid, split_seed=seed,
                    label_col=rows.label_col or saved.get('label_col') or 'label')
         if rows.drop_empty: own |= dict(drop_empty=True)
+        from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
+        table, label = next(iter(read_data(rows.data).values())), own['label_col'] # before anything slow is imported
+        check_text_cols(own['text_cols'] or find_text_cols(table, label, warn=False), label, table)
         return own | (labels_of(folder) if folder else dict(regression=rows.regression or None))
     known = recorded_rows(folder) if folder and not rows.task else {}
     if 'data' in known or not (rows.task or known): return known
@@ -65,12 +67,13 @@ def rows_of(
 def without_empty(
     rows:dict, # From `rows_of` or `recorded_rows`
 )->dict: # The same, with tables in place of files
-    "Leave out the rows without a label, if that is asked for."
+    "Leave out the rows without a label or a text, if that is asked for."
     rows = {k: v for k, v in rows.items() if k != 'digest'}
     if not rows.pop('drop_empty', False): return rows
     from rank_bert.data.tables import drop_empty
     files = [k for k in ('data', 'valid') if isinstance(rows.get(k), str) and Path(rows[k]).exists()]
-    tables = {rows[k]: drop_empty(rows[k], rows['label_col']) for k in files} # a file for both is read once
+    cols = rows['label_col'], rows['text_cols']
+    tables = {rows[k]: drop_empty(rows[k], *cols) for k in files} # a file for both is read once
     return rows | {k: tables[rows[k]] for k in files}
 
 # %% ../../nbs/commands/rows.ipynb #61818b72

@@ -93,9 +93,9 @@ def say_json(
     print(json_text(record, default=lambda o: o.item() if hasattr(o, 'item') else str(o)), flush=True)
     return True
 
-def shows_progress()->bool:
+def shows_progress()->bool: # None for lines without bars
     "Tell whether somebody watches a command in a terminal, and wants to see how it goes on."
-    return in_shell() and is_first() and not _silent.get() and sys.stderr.isatty()
+    return in_shell() and is_first() and not _silent.get() and (sys.stderr.isatty() or None)
 
 # %% ../../nbs/commands/shell.ipynb #7c751b89
 def say_scores(

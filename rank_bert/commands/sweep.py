@@ -80,7 +80,7 @@ def sweep(
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)
     if runs.dry_run:
-        from rank_bert.compare.store import duration_text
+        from rank_bert.duration import duration_text
         (took, left), pending = s.seconds(), len(s.pending())
         say(s.state_text(), result=True)
         pace = 'no run is done yet, so there is no time to go by: begin with --seeds 1' if left is None else (

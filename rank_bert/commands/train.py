@@ -13,12 +13,11 @@ from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 
-from fastcore.basics import noop
-
 from ..checks import check_positive
 from .rows import rows_learner, rows_of, rows_record
 from .shell import (command, if_interrupted, is_first, out_folder, save_results, say, say_next,
                                       say_scores, shows_progress)
+from ..duration import say_duration
 from ..io import expanded
 from ..settings import ArgType, Count, Fit, Masking, Output, Rows, option, text_as
 
@@ -29,7 +28,7 @@ def fit_aloud(
     lr:float, # Largest learning rate
     *cbs # More callbacks
 ):
-    "Fit with a bar on a terminal, or else a line a minute, and say a line for each epoch."
+    "Fit with a bar on a terminal, after saying how long it takes, and say a line for each epoch."
     from fastai.callback.core import Callback
     from tqdm.auto import tqdm
     from rank_bert.train.distributed import over_devices
@@ -39,25 +38,18 @@ def fit_aloud(
         with tqdm.external_write_mode():
             say('  '.join([f'epoch {values[0] + 1}/{epochs}', *(f'{k} {value(v)}' for k, v in log.items())]))
     learn.logger = line
-    total, watched = epochs*len(learn.dls.train), shows_progress()
-    look = noop if watched else _line_a_minute(total)
+    total, watched, start, said = epochs*len(learn.dls.train), shows_progress(), 0, False
+    def look(done):
+        nonlocal start, said
+        if done == 1: start = time.monotonic() # the first batch prepares
+        elif not said and (said := (took := time.monotonic() - start) > 3):
+            say_duration(took/(done - 1)*total, f'fine-tuning in {total:,} batches',
+                f"fewer {option('epochs')}, or {option('n_train')}", say=say)
     with over_devices(learn), learn.no_bar(), tqdm(total=total, desc='fine-tuning', unit='batch', disable=not watched,
                                                    leave=False) as bar:
         learn.fit_one_cycle(epochs, lr, cbs=[*cbs, Callback(
             before_epoch=lambda cb: bar.set_postfix_str(f'epoch {cb.epoch + 1} of {epochs}'),
             after_batch=lambda cb: (bar.update(cb.training), cb.training and look(cb.train_iter)))])
-
-# %% ../../nbs/commands/train.ipynb #line0004
-def _line_a_minute(total, clock=time.monotonic):
-    "Make a function of the batches done that says once a minute how long the others take."
-    from rank_bert.compare.store import duration_text
-    start = said = clock()
-    def look(done):
-        nonlocal said
-        if (now := clock()) < said + 60: return
-        said = now
-        say(f'{done:,} of {total:,} batches, about {duration_text((now - start)/done*(total - done))} left')
-    return look
 
 # %% ../../nbs/commands/train.ipynb #6579371c
 @command(pos=['task'])

@@ -20,8 +20,9 @@ from .chart import (FLOOR, INK, baseline_is_near, of_embeddings, plot_divergence
 from .finding import cautions, finding
 from .page import html_page
 from .statistics import sweep_outputs, summarize_tested
-from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, duration_text, heading, percent_text,
+from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, heading, percent_text,
     read_record, short_names, to_table)
+from ..duration import duration_text
 from ..io import new_file
 from ..models.roles import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
@@ -105,11 +106,12 @@ def sortable(
 
 # %% ../../nbs/compare/report.ipynb #ac26522a
 _BARS = ('Means over seeds. The bars of the score are one standard deviation of the change from the dense model of the '
-         'same seed, those of the divergence go from the lowest to the highest seed. A loss of the score counts if its '
-         '95 % interval excludes 0, or if it is above 0.01.')
+         'same seed, those of the divergence go from the lowest to the highest seed. The grey band is one standard '
+         'deviation of the dense scores. A loss of the score counts if its 95 % interval excludes 0, or if it is above '
+         '0.01.')
 _ONE_SEED = 'One seed: the intervals hold for these fine-tuned models only. A loss of the score counts above 0.01.'
 _DRAWS = ('Means over seeds, each a draw of the texts. The bars of the score are one standard deviation, those of the '
-          'divergence go from the lowest to the highest seed.')
+          'divergence go from the lowest to the highest seed. The grey band is one of the dense scores.')
 _NEIGHBOURS = ("The score is the share of a text's ten nearest neighbours that stay, among the texts to score on; the "
                'divergence is one minus the mean cosine between new and old embeddings.')
 

@@ -20,13 +20,14 @@ from fastcore.basics import noop, patch
 from tqdm.auto import tqdm
 
 from ..checks import check_count
+from ..duration import duration_text, say_duration
 from ..io import new_file
 from ..models.base_models import find_config
 from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
-from .store import (Run, cell_text, changed_settings, duration_text, read_record, run_name,
+from .store import (Run, cell_text, changed_settings, read_record, run_name,
     run_of, run_words, short_names, to_table)
 
 # %% ../../nbs/compare/runner.ipynb #run00008
@@ -213,7 +214,13 @@ def _run_pending(self:Runner, progress, log, workers):
     fits, runs = sum(not self.is_tuned(Run(*o)) for o in {r[:3] for r in todo.files}), len(todo.files)
     total = runs + (0 if workers else self.fit.epochs*fits) # a run and an epoch are a step; workers tell of no epochs
     start, steps, ended = time.perf_counter(), itertools.count(1), itertools.count(1)
-    def tick(): bar.update(); return next(steps)
+    def tick():
+        bar.update()
+        step = next(steps)
+        if step == 1 and total > runs: # an epoch
+            say_duration((time.perf_counter() - start)*total, f'{runs:,} runs', 'fewer seeds, budgets or rows (n_train)',
+                say=print if log is noop and progress else log)
+        return step
     def look():
         "Log the runs that have ended, and tell whether there are others."
         for run in todo.ended():

@@ -195,7 +195,8 @@ def text_dls(
         texts, names = [table_column(t, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
         empty = [row_place(t, split, c, i) for c, column in zip(text_cols, texts) for i, o in enumerate(column)
                  if isinstance(o, str) and not o.strip()]
-        if empty: warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}')
+        if empty: warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}; '
+            'drop_empty (--drop-empty) leaves such rows out')
         tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
         items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length, texts))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])

@@ -16,6 +16,7 @@ from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
 from ..checks import check_fraction, check_texts
 from ..io import check_file, json_object
+from ..settings import option
 
 # %% ../../nbs/data/tables.ipynb #6f30b79b
 def _file_text(path):
@@ -220,11 +221,13 @@ def check_columns(
     table:pd.DataFrame, # From `as_table`
     names, # Columns that it should have
     split:str='train', # What to call the table in an error
+    own:bool=False, # May you name others?
 ):
     "Raise `ValueError` with the columns of `table` if it lacks some."
     if lost := [repr(o) for o in names if o not in table]:
         place = table.attrs.get('file', split)
-        raise ValueError(f'{place} has no column {" or ".join(lost)}, only {", ".join(map(repr, table))}')
+        others = f': name yours by {option("text_cols")} and {option("label_col")}'*own
+        raise ValueError(f'{place} has no column {" or ".join(lost)}, only {", ".join(map(repr, table))}{others}')
 
 # %% ../../nbs/data/tables.ipynb #tabcol01
 def table_column(
@@ -251,19 +254,20 @@ def row_place(
 def find_text_cols(
     table:pd.DataFrame, # Training set
     label_col:str|list, # Column or columns with the labels
+    warn:bool=True, # Warn of two?
 )->list[str]: # One or two names
     "Find the columns that hold text."
     labels, classes = listify(label_col), table.attrs.get('classes', {})
-    check_columns(table, labels)
+    check_columns(table, labels, own=True)
     first = lambda o: next(iter(table[o].dropna()), None)
     names = [o for o in table if o not in labels and o not in classes and isinstance(first(o), str)]
     numbers = lambda o: pd.to_numeric(table[o], errors='coerce').notna().all()
     if len(names) > 1: names = [o for o in names if str(o).strip() and not numbers(o)] or names
     if len(names) not in (1, 2):
-        raise ValueError('cannot tell which columns are the text: give text_cols, one or two of '
+        raise ValueError(f'cannot tell which columns are the text: give {option("text_cols")}, one or two of '
                          f'{", ".join(map(repr, table))}')
-    if len(names) == 2: warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: '
-                                      'give text_cols, these two or the one that is the text')
+    if len(names) == 2 and warn: warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: '
+                                      f'give {option("text_cols")}, these two or the one that is the text')
     return names
 
 # %% ../../nbs/data/tables.ipynb #861486e4
@@ -274,11 +278,11 @@ def check_text_cols(
 )->list[str]: # One or two names
     "Raise `ValueError` unless `text_cols` is one column or two, and none has labels."
     names, labels = listify(text_cols), listify(label_col)
-    if len(names) not in (1, 2): raise ValueError(f'text_cols is {names}, which is not one or two columns')
+    if len(names) not in (1, 2): raise ValueError(f'{option("text_cols")} is {names}, which is not one or two columns')
     if odd := [o for o in names if o in labels]:
-        raise ValueError(f'text_cols names {odd[0]!r}, the column of the labels: give the column of the texts, '
-                         'or another label_col')
-    if table is not None: check_columns(table, [*names, *labels])
+        raise ValueError(f'{option("text_cols")} names {odd[0]!r}, the column of the labels: give the column of the texts, '
+                         f'or another {option("label_col")}')
+    if table is not None: check_columns(table, [*names, *labels], own=True)
     return names
 
 # %% ../../nbs/data/tables.ipynb #4e80a07e
@@ -298,15 +302,20 @@ def name_first(
 def drop_empty(
     data, # As for `read_data`
     label_col:str|list='label', # Column or columns with the labels
+    text_cols:str|list=None, # One or two columns with the texts; None to find them
 )->dict: # Split name -> table
-    "Read tables, and leave out the rows without a label, with a warning that counts them."
-    res = read_data(data)
+    "Read tables, and leave out the rows without a label or a text, with a warning that counts them."
+    res, labels = read_data(data), listify(label_col)
+    texts = listify(text_cols or find_text_cols(res.get('train', next(iter(res.values()))), label_col, warn=False))
     for split, t in res.items():
-        empty = np.any([[is_empty(o) for o in table_column(t, c, split)] for c in listify(label_col)], axis=0)
-        if not empty.any(): continue
-        places = [row_place(t, split, label_col, i) for i in np.flatnonzero(empty)]
-        warnings.warn(f'{len(places):,} of {len(t):,} rows have no label and are left out: {name_first(places)}')
-        res[split] = t[~empty]
+        lost = {} # row -> its first cell without anything
+        for c in [*labels, *texts]:
+            for i, o in enumerate(table_column(t, c, split)):
+                if is_empty(o.strip() if c in texts and isinstance(o, str) else o): lost.setdefault(i, c)
+        if not lost: continue
+        places = [row_place(t, split, c, i) for i, c in sorted(lost.items())]
+        warnings.warn(f'{len(places):,} of {len(t):,} rows lack a label or a text and are left out: {name_first(places)}')
+        res[split] = t[[i not in lost for i in range(len(t))]]
     return res
 
 # %% ../../nbs/data/tables.ipynb #5700324b

@@ -88,7 +88,7 @@ class RankPlanQuantizer(FactorsQuantizer):
         return model
 
 # %% ../../nbs/lowrank/hf.ipynb #10hf0005
-LOCK = ('this model has factorised layers: `pip install git+https://github.com/rank-bert/rank_bert.git`, '
+LOCK = ('\n\nNothing is broken: this model has factorised layers. `pip install git+https://github.com/rank-bert/rank_bert.git`, '
         'and `import rank_bert` before you load it')
 
 def refuse_without_rank_bert(

@@ -45,31 +45,20 @@ from ..settings import CompressConfig, ExportConfig, Latency, flatten, option
 PACKAGES = dict(onnx='onnxruntime', openvino='openvino')
 PRECISIONS = dict(onnx=('fp32', 'int8'), openvino=('fp32', 'bf16', 'fp16', 'int8'))
 
-def _capabilities(): return getattr(torch.cpu, 'get_capabilities', dict)()
-
 def this_processor()->str: # Name in `PROCESSORS`, None if PyTorch does not say
     "Tell the kind of this processor."
-    return processor_of(k for k, v in have.items() if v) if (have := _capabilities()) else None
+    return processor_of(k for k, v in have.items() if v) if (have := getattr(torch.cpu, 'get_capabilities', dict)()) else None
 
-def lacking(
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->str: # None if it has them
-    "Say which instructions a processor lacks to be fast in a precision."
+def lacking(precision:str, processor:str=None)->bool: # a name in `PROCESSORS`; default: this one
+    "Tell whether a processor lacks the instructions for a precision."
     kind = processor or this_processor()
-    if kind is None or precision not in INSTRUCTIONS or precision in PROCESSORS[kind]: return None
-    who = processor or f"this processor ({_capabilities().get('cpu_name')})"
-    return f"{precision} needs {' or '.join(INSTRUCTIONS[precision])}, and {who} has none of them"
+    return kind is not None and precision in INSTRUCTIONS and precision not in PROCESSORS[kind]
 
-def why_not(
-    to:str, # 'onnx' or 'openvino'
-    precision:str, # 'fp32', 'bf16', 'fp16' or 'int8'
-    processor:str=None, # Name in `PROCESSORS`; default: this one
-)->str: # None if there is no reason
+def why_not(to:str, precision:str, processor:str=None)->str: # None if there is no reason
     "Explain why an engine is slower in a precision than in fp32 on a processor."
     if precision not in PRECISIONS[to]: return f"{to} is slower in {precision} than in fp32 on a CPU: choose openvino"
-    return lacking(precision, processor) if precision == 'bf16' else None
-
+    if precision != 'bf16' or not lacking(precision, processor): return None
+    return f"bf16 needs {' or '.join(INSTRUCTIONS['bf16'])}, and {processor or 'this processor'} has none of them"
 
 # %% ../../nbs/ship/export.ipynb #de000010
 # `results`: what results.json holds, or None; `texts`: how many a row has, if we know
@@ -109,6 +98,13 @@ def _open_source(model, tokenizer, max_length):
     check_length(config, length, option('max_length'))
     return Source(model, tokenizer, length, results, 2 if pairs else n, act)
 
+def check_ids(enc, tokenizer):
+    "Raise `ValueError` if a token has no row in the word embedding."
+    last, rows = max(tokenizer.get_vocab().values()), enc.get_input_embeddings().num_embeddings
+    if last < rows: return
+    raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
+                     f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
+
 # %% ../../nbs/ship/export.ipynb #de000014
 GRAPHS = dict(onnx='onnx/model.onnx', openvino='openvino/openvino_model.xml')
 
@@ -122,7 +118,7 @@ def write_graph(
     "Write a graph for an engine, in a precision."
     file.parent.mkdir(parents=True)
     if to == 'openvino': to_openvino(traced, file, precision)
-    elif precision == 'int8': quantize_onnx(traced, file, lacking('int8', processor) is not None)
+    elif precision == 'int8': quantize_onnx(traced, file, lacking('int8', processor))
     else: shutil.copyfile(traced, file)
 
 # %% ../../nbs/ship/export.ipynb #lean1a02
@@ -275,8 +271,7 @@ def _candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
     if to != 'auto' and precision != 'auto':
         if precision not in PRECISIONS[to]: raise ValueError(why_not(to, precision))
-        if less := lacking(precision, processor):
-            warnings.warn(f"{less}: the folder answers here too, and precision='auto' measures what is fastest here")
+        if less := why_not(to, precision, processor): warnings.warn(f'{less}: the folder answers, but more slowly')
         return [(to, precision)]
     engines = [k for k in PACKAGES if to in (k, 'auto') and find_spec(PACKAGES[k])]
     if not engines: raise ImportError(f"no engine for to={to!r} is installed: pip install 'rank_bert[onnx]'")
@@ -363,11 +358,9 @@ def export(
     out, engine = check_new(expanded(folder), overwrite), 'onnx' if form.to == 'web' else form.to
     candidates = _candidates(engine, form.precision, form.processor)
     source = _open_source(model, tokenizer, max_length)
-    enc, last = Encoder(source.model).base, max(source.tokenizer.get_vocab().values())
-    check_length(enc.config.to_dict(), latency.latency_length, option('latency_length'))
-    if last >= (rows := enc.get_input_embeddings().num_embeddings):
-        raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
-                         f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
+    enc, size = Encoder(source.model).base, (latency.latency_batch, latency.latency_length)
+    check_ids(enc, source.tokenizer)
+    check_length(enc.config.to_dict(), size[1], option('latency_length'))
     known = isinstance(dense, (str, Path)) or hasattr(dense, 'dls') or hasattr(dense, 'tokenizer')
     own = None if known else source.tokenizer
     truth, aside = source if dense is None else _open_source(dense, own, max_length), texts
@@ -390,17 +383,25 @@ def export(
         d = tmp.parent # hidden, and gone with the block
         traced = d/'model.onnx'
         to_onnx(graph, traced)
-        for e in dict(candidates): check_graph(graph, ENGINES[e](traced, graph.outputs[0], 'fp32', None))
+        whole = {e: ENGINES[e](traced, graph.outputs[0], 'fp32', torch.get_num_threads()) for e in dict(candidates)}
+        for run in whole.values(): check_graph(graph, run)
         folders = {k: d/'-'.join(k) for k in candidates}
         settings = {k: _write_export(source, dense_model, graph, traced, f, *k, form.processor)
             for k, f in folders.items()}
         kept = check_guarantee(truth, folders, aside, config) if config.max_changed else folders
+        if best[1] != 'fp32' and not candidates[1:] and form.processor in (None, this_processor()):
+            x, runs = graph.sample(*size), (whole[best[0]], Predictor(folders[best])._run_engine)
+            calls = {f: partial(timed_call, partial(f, {k: v.numpy() for k, v in x.items()})) for f in runs}
+            a, b = (1e3*min(t) for t in in_turns(calls, warmup=1).values())
+            if b > 1.1*a + .3: # milliseconds
+                warnings.warn(f"{' '.join(best)} is slower here than fp32: {b:.1f} ms instead of {a:.1f} for {size[0]} x "
+                    f"{size[1]} tokens; precision='auto' takes the fastest that agrees")
         if len(candidates) > 1:
-            table = compare_engines(folders, graph, texts, latency.latency_batch, latency.latency_length)
+            table = compare_engines(folders, graph, texts, *size)
             print(table.round(4).to_string(index=False))
             rows = table[[k in kept or k[0] == 'pytorch' for k in zip(table.engine, table.precision)]]
             best = fastest(rows, form.max_divergence, 1. if config.max_changed else .01)
-            about = dict(bs=latency.latency_batch, length=latency.latency_length, threads=torch.get_num_threads())
+            about = dict(zip(('bs', 'length'), size), threads=torch.get_num_threads())
             more = dict(measured=about | dict(rows=table.to_dict('records')))
         place = str(dense)*isinstance(dense, (str, Path))
         if config.max_changed: more |= dict(guarantee=kept[best].asdict(), dense=place)

@@ -15,10 +15,13 @@ from pathlib import Path
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
-from .export import GRAPHS, export
+from .export import GRAPHS, check_ids, export
+from .onnx import fold_maps
 from .runtime import Predictor
 from ..models.answers import KINDS
+from ..models.embedder import pooling_of
 from ..models.kinds import Encoder
+from ..shrink.align import with_map
 from ..shrink.recipe import PARTS, Part
 
 # %% ../../nbs/ship/parts.ipynb #24dpa006
@@ -45,6 +48,16 @@ class Exported:
     def bytes(self): return sum(o.stat().st_size for o in (self.folder/GRAPHS[self.engine]).parent.iterdir())
 
 # %% ../../nbs/ship/parts.ipynb #24dpa007
+def _refuse(job, parts):
+    "Raise `ValueError` for a token without a row, and for a map that no pooling takes."
+    enc = job.encoder
+    check_ids(enc.base, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
+    if enc.st is None or enc.kind != 'embedding' or all(p.name != 'refit' for p in parts): return
+    n = enc.st.get_embedding_dimension()
+    if not fold_maps(Encoder(with_map(job.dense, torch.eye(n), torch.zeros(n))).st):
+        raise ValueError(f"refit maps embeddings, and no map can go before {pooling_of(job.dense)}, as {parts[-1].name} "
+            "needs it: leave refit out")
+
 def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(step, to:str=engine):
@@ -56,5 +69,5 @@ def _exported(engine, precision):
     return f
 
 for name, engine in dict(fp32='onnx', int8='onnx', bf16='openvino', fp16='openvino').items():
-    PARTS[name] = Part(name, _exported(engine, name), last=True,
+    PARTS[name] = Part(name, _exported(engine, name), last=True, check=_refuse,
         does=f'Export at {name}, and predict with the engine.')

@@ -12,7 +12,7 @@ import copy, torch, torch.nn as nn, torch.nn.functional as F
 from ..checks import check_positive
 from ..models.kinds import Encoder
 from ..models.embedder import embed, is_a
-from ..models.hooks import frozen, hooked
+from ..models.hooks import frozen, hooked, with_own_modules
 from ..models.batches import buckets_for
 
 # %% ../../nbs/shrink/align.ipynb #16e28ed9
@@ -37,20 +37,20 @@ def map_place(
     return max(i for i, m in enumerate(st) if not is_a(m, 'Normalize'))
 
 def with_map(
-    model:nn.Module, # A module that contains a `SentenceTransformer`; copied
+    model:nn.Module, # A module that contains a `SentenceTransformer`
     weight:torch.Tensor, # (size, size)
     bias:torch.Tensor, # (size,)
-)->nn.Module: # A new model
+)->nn.Module: # A new model, whose other weights are those of `model`
     "Add a linear map behind the pooling of a sentence encoder."
     from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
-    new = copy.deepcopy(model)
+    new = with_own_modules(model)
     st = Encoder(new).st
     last, like = st[i := map_place(st)], next(st.parameters())
     if is_a(last, 'Dense') and isinstance(last.activation_function, nn.Identity) and last.bias \
         and not getattr(last, 'use_residual', False):
         old, p = last.linear.weight.detach().double(), last.linear.bias.detach().double()
-        last.linear.weight.data.copy_(weight.to(old)@old)
-        last.linear.bias.data.copy_(weight.to(old)@p + bias.to(old))
+        last.linear.weight.data = (weight.to(old)@old).to(like)
+        last.linear.bias.data = (weight.to(old)@p + bias.to(old)).to(like)
         return new
     dense = Dense(weight.shape[1], weight.shape[0], activation_function=nn.Identity(), init_weight=weight.to(like),
         init_bias=bias.to(like))

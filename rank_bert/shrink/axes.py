@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/axes.html.md"""
 __all__ = ['axes']
 
 # %% ../../nbs/shrink/axes.ipynb #axes0003
-import torch, torch.nn.functional as F
+import copy, torch, torch.nn.functional as F
 from ..models.batches import buckets_for
 from ..models.kinds import Encoder
 from .align import unmapped, with_map
@@ -22,4 +22,4 @@ def axes(step):
         raise ValueError(f"axes turn the embeddings of a SentenceTransformer, got {type(model).__name__}")
     z = F.normalize(unmapped(model, (x for x, _ in buckets_for(model, step.job.texts))), dim=-1)
     turn = torch.linalg.eigh(z.T@z).eigenvectors.flip(1).T
-    return with_map(model, turn, turn.new_zeros(len(turn)))
+    return copy.deepcopy(with_map(model, turn, turn.new_zeros(len(turn)))) # with weights of its own

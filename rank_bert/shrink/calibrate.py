@@ -23,7 +23,7 @@ from ..models.kinds import Encoder
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
 from ..see.metrics import finite_weights
-from ..models.batches import TextTokens, batches_from, buckets_for
+from ..models.batches import TextTokens, batches_from, buckets_for, each_text
 from ..models.hooks import frozen, hooked
 from rank_bert.shrink.statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
     WordStatistics, cotangent)
@@ -156,7 +156,8 @@ def calibrate(
     if not set(want)&set(GRADIENT_STATISTICS): fisher = None
     finite_weights(model)
     batches = batches_from(model, batches)
-    bar = tqdm(total=n_samples, desc='calibrate', unit='text', disable=not progress, leave=False)
+    total = sum(1 for _ in each_text(batches, n_samples)) if isinstance(batches, list) else n_samples
+    bar = tqdm(total=total, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
         c = _Collector(model, want, fisher, seed)
         most = max(1, 45_000_000//sum(l.shape[0] for l in c.linears)) # what waits for gradients takes half a gigabyte

@@ -12,6 +12,7 @@ import copy, time
 from dataclasses import replace
 from functools import partial
 import numpy as np
+from tqdm.auto import tqdm
 from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
@@ -49,16 +50,17 @@ def _narrow(step, kinds, method, steps, price, fixed):
     "Leave out neurons and heads where that costs least; return the model, its `Calibration`, and the loss in nats."
     config, stats, shapes = step.config, step.calibration(), shapes_of(step.model)
     each = config.multiple_of, bool(method)
+    bar = partial(tqdm, disable=not step.job.progress, leave=False)
     def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
-        return parts, [pruning_choices(o, stats, price, *each) for o in freeing(parts)]
+        return parts, [pruning_choices(o, stats, price, *each) for o in freeing(bar(parts, '+'.join(kinds)))]
     parts, choices = step.cached('prunables', (kinds, steps, str(fixed), config.cost, *each), prunables_of) # for all budgets
     rest = set(shapes) - {l.name for o in parts for l in (*o.inner, o.outer)}
     rest = [n for n in shapes if n in rest]
     if method:
         spectra = _decomposed(step, method).spectra
         others = [layer_choices(spectra[n], *shapes[n], price, config.multiple_of, (fixed[n],) if n in fixed else (), n)
-            for n in freeing(rest)]
+            for n in freeing(bar(rest, f'decompose ({method})'))]
     else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
     picks = _within(choices + others, config, _total(price, shapes_of(step.job.dense).values()), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
@@ -101,7 +103,7 @@ def choose(
                 job.cache = {k: v for k, v in job.cache.items() if k == 'cost'}
                 for s in stats.values(): s.pop('covariance', None)
                 release_memory()
-            d = Decomposition(thin, method, stats, progress=False, known=same, seed=config.seed)
+            d = Decomposition(thin, method, stats, progress=job.progress, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)

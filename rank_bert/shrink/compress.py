@@ -40,6 +40,7 @@ def compress(
     wants = [p.statistics for p in parts if p.needs]
     job.statistics = None if None in wants else tuple(dict.fromkeys(k for w in wants for k in w))
     job.check(parts, config)
+    if progress is not False: job.parts = parts
     return SEARCHES.get(config.limit, run)(job, parts, config).model
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01

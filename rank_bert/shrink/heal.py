@@ -15,6 +15,7 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
+from ..duration import say_duration
 from ..models.encoder import open_linears
 from ..models.kinds import Encoder, KINDS, by_group, loss_increase, prediction_of
 from ..models.embedder import embedding_features
@@ -152,7 +153,7 @@ class Heal:
 @patch
 def run(self:Healing, minutes, steps, progress):
     "Train for so many minutes or steps, or until Ctrl-C."
-    start, mean, done = time.time(), None, 0.
+    start, mean, done, said = time.time(), None, 0., False
     with tqdm(total=steps or round(60*minutes), disable=not progress, leave=False, desc='heal',
         bar_format='{l_bar}{bar}| {elapsed}<{remaining}{postfix}') as bar:
         try:
@@ -160,6 +161,9 @@ def run(self:Healing, minutes, steps, progress):
                 loss = self.train(rows, done)
                 if not math.isfinite(loss): break
                 mean, self.seconds = loss if mean is None else .98*mean + .02*loss, time.time() - start
+                if not said and (said := self.seconds > 3):
+                    say_duration(self.seconds/self.step*steps if steps else 60*minutes, f'heal on {len(self.rows):,} texts',
+                        f"fewer {'steps' if steps else 'minutes'}", progress)
                 bar.set_postfix(loss=f'{mean:.4f}', refresh=False)
                 bar.update((self.step if steps else min(int(self.seconds), bar.total)) - bar.n)
                 if (done := self.step/steps if steps else self.seconds/(60*minutes)) >= 1: break

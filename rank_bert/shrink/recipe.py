@@ -14,11 +14,13 @@ from functools import cached_property, partial
 import pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
 from ..data.search import is_search_folder, pieces, read_search, search_texts
+from ..duration import say_duration
 from ..checks import check_count, check_name, check_positive, check_text
-from ..lowrank.linalg import bf16_matmul
+from ..lowrank.linalg import bf16_matmul, gram_svd
 from ..lowrank.plan import expand_fixed_ranks
-from ..models.batches import are_texts, batches_from, check_data, choose_texts, split_batch, warn_few
-from ..models.hooks import as_written, with_own_modules
+from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, split_batch, warn_few
+from ..models.encoder import linears
+from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
 from ..registry import Registry
 from ..settings import CompressConfig, option
@@ -29,6 +31,7 @@ from .decompose import DECOMPOSITIONS
 from .decomposition import Decomposition, check_cost, record_of
 from .prune import NEURON_STATISTICS
 from .guarantee import set_aside
+from .latency import timed_call
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec009
 class Job:
@@ -52,7 +55,7 @@ class Job:
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
         elif config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
-        self.data, self.aside, self.cut = data, None, 0
+        self.data, self.aside, self.cut, self.parts = data, None, 0, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
             grouped=self.encoder.kind == 'ranking')
         self.cache, self.results, self.cache_hits = {}, {}, []
@@ -73,6 +76,7 @@ class Job:
             self.cut = sum(a != b for a, b in zip(data, drawn))
         texts = choose_texts(batches_from(self.dense, data), n, how, seed=seed)
         warn_few(self.dense, texts)
+        if self.parts: self.say_duration(texts)
         if not (self.learner and self.aside): return texts
         ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
         seen = set(map(ids, self.aside)) # validation texts may be among the training rows
@@ -156,6 +160,9 @@ class Part:
     first:bool = False # Must it stand first?
     last:bool = False # Must it stand last?
     statistics:tuple = None # Of a calibration, all when None
+    check:object = None # Function of a `Job` and the parts: what it would refuse, before anything is read
+    passes:float = 0 # How long it takes, in times that the dense model takes to read the texts
+    svds:float = 0 # And in decompositions of all linear layers
     does:str = None # What it does, in a sentence
     options:dict = field(default_factory=dict) # Settings that differ from the defaults
 
@@ -198,10 +205,11 @@ def _choosing(name):
     needs = 'texts' if of is None or of.needs else None
     statistics = NEURON_STATISTICS if of is None else (*of.needs, of.mean) if needs else ()
     return Part(name, choose, needs, (name,), True, of is not None, of is None or of.nats, statistics=statistics,
+        passes=4*bool(needs), svds=3 if of else 5,
         does=f'Choose {does.get(name, f"ranks, and factorise by {name}")}.')
 
 PARTS |= {k: _choosing(k) for k in NARROWS}
-part('refit', needs='texts', after_choice=True, statistics=('grad_second_moment',))(fit)
+part('refit', needs='texts', after_choice=True, passes=3.5, svds=3.5, statistics=('grad_second_moment',))(fit)
 
 def part_names()->list: # In the order of `recipes`
     "List the parts of recipes."
@@ -238,7 +246,7 @@ def _joined(a, b, recipe):
     options = a.options | b.options
     statistics = tuple(dict.fromkeys((*a.statistics, *b.statistics)))
     return replace(a, name=f'{a}+{b}', chooses=a.chooses + b.chooses, needs='texts', ranks=a.ranks or b.ranks,
-        statistics=statistics, options=options)
+        statistics=statistics, svds=a.svds + b.svds, passes=4, options=options)
 
 # %% ../../nbs/shrink/recipe.ipynb #9afa02f3
 def parse(
@@ -336,9 +344,33 @@ def check(self:Job,
         method = next((k for k in kinds if k not in NARROWS), None)
         default_allocator(config.allocator, method, narrows=bool(set(kinds) & set(NARROWS)))
     fixed, first = expand_fixed_ranks(self.dense, config.fixed_ranks), next((p for p in parts if p.shrinks), None)
+    for p in parts:
+        if p.check: p.check(self, parts)
     check_cost(config.cost) # latencies are not measured yet
     if config.budget and first and first.ranks and len(first.chooses) == 1 and config.cost == 'params':
         check_least(config.budget, smallest_budget(shapes_of(self.dense), config.cost, fixed, config.multiple_of))
+
+# %% ../../nbs/shrink/recipe.ipynb #rec52002
+@patch
+def say_duration(self:Job, texts:list)->float: # batches of one text -> seconds
+    "Estimate how long a recipe takes, and say it, with what would make it shorter."
+    packs, layers, n = [x for x, _ in buckets_for(self.dense, texts)], linears(self.dense), len(texts)
+    with frozen(self.dense), bf16_matmul(self.dense, texts):
+        self.encoder(packs[0]) # warms up
+        read = timed_call(partial(self.encoder, packs[len(packs)//2]))*len(packs)
+    svd = {shape: timed_call(partial(gram_svd, l.weight.nan_to_num())) for shape, l in {l.shape: l for l in layers}.items()}
+    svds, tests, aside, total = sum(svd[l.shape] for l in layers), 1, len(self.aside or ()), 0.
+    if aside: tests = 3 # of budgets, as we have seen
+    for p in self.parts:
+        own = {k: p.options.get(k, o.default) for k, o in options_of(p).items()}
+        seconds = p.passes*read + p.svds*svds + 60*(own.get('minutes') or 0)*(not own.get('steps'))
+        if p.needs == 'labels': seconds += 3*own.get('epochs', 1)*read*len(self.learner.dls.train_ds)/n
+        total += seconds*(1 if p.chooses else tests)
+    total += (tests + 1)*read*aside/n
+    shorter = [f"{option('n_samples')}={n//4}"]*(n > 256) + [option('budget')]*bool(aside) + ['a recipe with fewer parts']
+    say_duration(total, f"{'+'.join(map(str, self.parts))} on {n:,} texts" + f', for some {tests} budgets'*bool(aside),
+        ', or '.join(shorter + ['a GPU']*(not torch.cuda.is_available())), self.progress)
+    return total
 
 # %% ../../nbs/shrink/recipe.ipynb #rec41005
 def run(

@@ -20,7 +20,7 @@ from ..models.kinds import Encoder, KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
 from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, warn_few
-from ..models.hooks import frozen, hooked
+from ..models.hooks import frozen, hooked, with_own_modules
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
 from .blocks import BlockCall, StopForward, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
@@ -298,12 +298,12 @@ def choose_refit(
 def plain_svd(
     before:nn.Module, # The model that was factorised
     small:nn.Module, # The same with some linear layers factorised
-)->nn.Module: # A copy of `small`
+)->nn.Module: # A copy, whose other weights are those of `small`
     "Copy a model, with plain SVD of the dense weights as its factors."
-    new, whole = copy.deepcopy(small), {l.name: l.module for l in linears(before)}
+    new, whole = with_own_modules(small), {l.name: l.module for l in linears(before)}
     for l in (l for l in linears(new) if l.rank is not None):
         svd = LowRankLinear.from_linear(whole[l.name], l.rank)
-        for p, q in zip(l.module.parameters(), svd.parameters(), strict=True): p.data.copy_(q)
+        for p, q in zip(l.module.parameters(), svd.parameters(), strict=True): p.data = q.data.to(p)
     return new
 
 # %% ../../nbs/shrink/refit.ipynb #0refit40
@@ -326,7 +326,10 @@ def _check_models(dense, before, small):
 @patch(cls_method=True)
 def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
     "Copy the compressed model, and refit the copy and its head; return it with the embeddings of both, if any."
-    new, before = copy.deepcopy(small), dense if before is None else before
+    fitted = [*(l.module for l in linears(small)), *head_layers(Encoder(small).base).values()]
+    own, before = {id(p) for m in fitted for p in m.parameters()}, dense if before is None else before
+    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in small.parameters() if id(p) not in own}
+    new = copy.deepcopy(small, shared) # embeddings and norms stay where they are
     packs = [x for x, _ in buckets_for(small, batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
         walk = cls(dense, new, packs, before)
@@ -382,6 +385,8 @@ def refit(
         ds = divergences(dense, options.values(), held)
         best, found = choose_refit(ds[:-1]), ds.mean(1).tolist()
         kept = 'svd' if found[-1] < found[best] or math.isnan(found[best]) else list(options)[best]
-    new = options[kept] if kept else copy.deepcopy(small)
-    new.refit = Refit(dict(zip(options, found)), kept, len(fit), len(held), time.time() - start, angle)
+    new, told = options[kept], dict(zip(options, found))
+    del options # before the copy takes memory
+    new = copy.deepcopy(new) # with weights of its own
+    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, angle)
     return new

@@ -38,6 +38,7 @@ def search(
 )->Result: # The `.compression` of its model has the `Guarantee` in it
     "Shrink a model to the smallest budget that keeps a guarantee."
     shrinks, job.may_stop = [i for i, p in enumerate(parts) if p.shrinks], False
+    if not parts[0].first: job.texts # which says how long it takes
     at, found = lambda budget: replace(config, max_changed=None, budget=budget), []
     def candidates():
         found.append(whole := run(job, parts[:shrinks[0]], at(1.)))

@@ -49,7 +49,7 @@ def read_records(
 
 # %% ../../nbs/steer/history.ipynb #ad18875a
 def plot_rank_history(
-    history, # A `RankMonitor`, its `history`, or the file it wrote
+    history, # A learner that a `RankMonitor` watched, the monitor, its `history`, or the file it wrote
     what:str=None, # What was measured, such as 'weight' or 'update'; the first that was recorded when None
     metric:str=None, # A metric that was recorded; the first when None
     roles=None, # One role or several; all when None
@@ -58,6 +58,9 @@ def plot_rank_history(
 ): # Array of matplotlib axes, one for each role
     "Draw how a rank metric moved in training."
     check_name(kind, 'kind', ('lines', 'heatmap'))
+    history = getattr(history, 'watched_by', history) # of a learner
+    if hasattr(history, 'dls') and not hasattr(history, 'history'):
+        raise ValueError('no RankMonitor has watched this learner: fit it with cbs=RankMonitor()')
     history = getattr(history, 'history', history)
     if not isinstance(history, pd.DataFrame): history = history_table(history)
     if not len(history): raise ValueError('the history is empty: fit first')

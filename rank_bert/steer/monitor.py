@@ -102,6 +102,7 @@ def before_fit(self:RankMonitor):
     "Check the model, and remember its weights."
     self.run = not rank_distrib() and not hasattr(self.learn, 'lr_finder')
     if not self.run: return
+    self.learn.watched_by = self # for `plot_rank_history(learn)`, after fastai has removed us
     self.stop_watching()
     layers = linears(self.learn.model, self.roles)
     if self._offset is None and self.file is not None:

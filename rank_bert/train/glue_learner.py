@@ -33,7 +33,8 @@ def _tokenizer_for(model, source, tokenizer):
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
     except OSError as e:
-        raise OSError(f'no tokenizer for {model}: {e}; or give {option("tokenizer")}, such as a model folder') from None
+        raise OSError(f'no tokenizer for {model}: {e}; or give {option("tokenizer")}, such as a model folder; without a hub, '
+            'rank-bert-pretrain TEXTS.txt makes a folder with both, of your own texts') from None
 
 # %% ../../nbs/train/glue_learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])
