@@ -46,7 +46,7 @@ def sentence_encoder(
     odd = [n for m, n in zip(found, names) if is_a(m, 'Router') or is_a(m, 'Asym')]
     if odd or not is_a(first, 'Transformer'):
         raise ValueError(f"a {sentence_class_of(found)} must start with one transformers encoder, got {', '.join(names)}: "
-            "pass the part of it that does, of a Router as in SentenceTransformer(modules=list(model[0].sub_modules['query']))")
+            "pass the part of it that does, of a Router SentenceTransformer(modules=[*model[0].sub_modules['query']])")
     if other := set(getattr(first, 'modalities', ['text'])) - {'text', 'message'}:
         raise ValueError(f"{type(Encoder(first).base).__name__} embeds {' and '.join(map(str, sorted(other)))} as well "
             "as text: pass its text encoder alone")
