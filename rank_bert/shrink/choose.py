@@ -107,6 +107,7 @@ def choose(
         share = _total(price, whole.values())/_total(price, d.shapes.values())
         if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
+        release_memory() # of the choice
         new = d.truncate(plan, warn=False)
         if job.once and thin is not step.model:
             for s in stats.values(): s.pop('weighted_covariance', None)
