@@ -221,7 +221,7 @@ def truncate(self:Decomposition,
             rank, now = ranks[l.name], l.rank
             if rank is None or (now is not None and now <= rank):
                 ranks[l.name] = now
-                for p in l.module.parameters(): p.data = p.data.clone() # it stays: a weight of its own
+                for p in l.module.parameters() if rank is not None else (): p.data = p.data.clone() # it stays after all
             else:
                 thin = truncate_factors(self.factors[l.name], rank, l.module, stats and stats[l.name], self.f.mean)
                 replace_layers(Encoder(new).base, {l.module: thin})
