@@ -75,6 +75,11 @@ class Remembered:
         if key not in self.known: self.known[key] = encode_texts(self.model, texts).numpy()
         return self.known[key]
 
+def numbers(text):
+    "Options of healing: 'steps=1500,lr=1e-4'."
+    found = dict(o.split('=') for o in text.split(','))
+    return {k: int(v) if k == 'steps' else float(v) for k, v in found.items()}
+
 @call_parse
 def main(
     folder:str, # Folder with cranfield, glue and wikitext-2
@@ -88,6 +93,7 @@ def main(
     n_samples:int=1024, # Texts to learn from
     seeds:str='42', # Of the choice of texts
     device:str='cpu', # Where to compute
+    keep:str=None, # Folder to save the models in, as task-side-budget-recipe
 ):
     "Compress, and search."
     torch.set_num_threads(1)
@@ -106,19 +112,20 @@ def main(
     for o in asked:
         search.WHOLE = o['whole']
         start = time.process_time()
-        first, _, steps = o['recipe'].partition('+heal(steps=') # goes on where a row before ended
+        first, _, last = o['recipe'].partition('+heal(') # goes on where a row before ended
         before = made.get((o['budget'], o['seed'], o['whole'], first))
-        if steps and before: small = heal(dense, before, texts, steps=int(steps[:-1]), seed=o['seed'], progress=False)
+        if last and before: small = heal(dense, before, texts, **numbers(last[:-1]), seed=o['seed'], progress=False)
         else: small = compress(dense, o['budget'], texts, o['recipe'], n_samples=n_samples, seed=o['seed'], progress=False)
         made[o['budget'], o['seed'], o['whole'], o['recipe']] = small
         seconds = time.process_time() - start
+        if keep: small.save_pretrained(str(Path(keep)/'-'.join(str(o[k]) for k in ('task', 'side', 'budget', 'recipe'))))
         table = compare_search(known, new := Remembered(small), task)
         own, asked_small = (encode_search(new, task, s) for s in ('document', 'query'))
         row = {k: round(float(table.loc[r, c]), 4) for k, r, c in [('dense', 'dense', 'ndcg@10'), ('ndcg', 'whole', 'ndcg@10'),
             ('low', 'whole', 'low'), ('high', 'whole', 'high'), ('old', 'queries only', 'ndcg@10'),
             ('old_low', 'queries only', 'low'), ('old_high', 'queries only', 'high')]}
-        cosine, on_cpu, told = float((queries*asked_small).sum(1).mean()), device == 'cpu', small.compression.heal
+        cosine, on_cpu, told = float((queries*asked_small).sum(1).mean()), device == 'cpu', getattr(small, 'heal', None)
         add_row(Path(out), o | row | dict(keeps=round(neighbours(asked_small, own, right), 4),
-            keeps_old=round(neighbours(asked_small, docs, right), 4), cosine=round(cosine, 4), cut=small.compression.cut,
+            keeps_old=round(neighbours(asked_small, docs, right), 4), cosine=round(cosine, 4), cut=small.compression.cut if hasattr(small, 'compression') else '',
             steps=told.steps if told else 0, device=device, seconds=round(seconds) if on_cpu else '',
             encodings=round(seconds/once, 2) if on_cpu and not told else ''))

@@ -62,7 +62,7 @@ def read_search(
 
 # %% ../../nbs/data/search.ipynb #srch0012
 _SENTENCE = re.compile(r'(?<=[.!?])\s+|(?<=[。！？])|\n+')
-LONG, WHOLE = 48, 8 # words from which a text is long; of so many long texts one stays whole
+LONG, WHOLE = 48, 16 # words from which a text is long; of so many long texts one stays whole
 
 def _sentences(text): return [o for o in _SENTENCE.split(text) if len(o.split()) > 3]
 

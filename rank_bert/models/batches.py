@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/models/batches.html.md"""
 __all__ = ['each_text', 'are_texts', 'batches_of_texts', 'check_data', 'batches_from', 'buckets_for', 'TextTokens']
 
 # %% ../../nbs/models/batches.ipynb #d5a6f483
-import math, warnings
+import math, warnings, zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from io import IOBase
@@ -202,6 +202,21 @@ def choose_texts(
     alone = lambda x: {k: v[None] for k, v in x.items()}
     chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
+
+# %% ../../nbs/models/batches.ipynb #judge002
+def judges(
+    texts:list, # Strings, pairs of strings, or `each_text`
+    most:int=None, # At most so many texts or groups
+)->tuple: # Numbers of the texts to learn from, and of those to judge by
+    "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
+    rows = [isinstance(o, tuple) and isinstance(o[0], Mapping) for o in texts]
+    of = group_numbers(texts) if any(rows) else [*range(len(texts))]
+    sums, n = {}, max(of, default=-1) + 1
+    for k, o, row in zip(of, texts, rows):
+        found = zlib.crc32(repr(o[0]['input_ids'].tolist() if row else o).encode())
+        sums[k] = min(found, sums.get(k, found))
+    apart = {*sorted(sums, key=sums.get)[:min(max(1, n//8), n - 1, most or n)]}
+    return tuple([i for i, k in enumerate(of) if (k in apart) == which] for which in (False, True))
 
 # %% ../../nbs/models/batches.ipynb #eda72cfc
 def collate(

@@ -132,6 +132,7 @@ def fit(
     if not any(done.plan.values()) and result.pruned is before.model: return result
     stats = result.stats or replace(step, result=before).calibration()
     release_memory() # of the factors
-    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, n_samples=None, progress=job.progress)
+    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, holdout=job.judges, n_samples=None,
+        progress=job.progress)
     new.compression = replace(done, refit=new.refit)
     return replace(result, model=new)

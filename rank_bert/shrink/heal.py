@@ -10,6 +10,7 @@ __all__ = ['heal']
 # %% ../../nbs/shrink/heal.ipynb #11eca3d1
 import copy, math, time, warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -21,7 +22,7 @@ from ..models.kinds import Encoder, KINDS, by_group, loss_increase, prediction_o
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
 from ..data.search import pieces
-from ..models.batches import are_texts, batches_from, buckets, check_data, each_text, group_numbers
+from ..models.batches import are_texts, batches_from, buckets, check_data, each_text, group_numbers, judges
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
@@ -179,36 +180,38 @@ def heal(
     texts, # Strings where the model has a tokenizer, or batches; labels are not used
     minutes:float=10, # Time to train
     steps:int=None, # Batches to train on instead, for the same model each time
-    lr:float=5e-4, # Highest learning rate
+    lr:float=None, # Highest learning rate; default: 5e-4 up to a width of 384, less for wider models
     bs:int=16, # Texts in a batch
     tokens:float=None, # Weight of the error of all tokens' hidden states; default: 1 for embeddings, else 0
-    holdout:int=256, # Texts to set aside, at most a quarter of them
+    holdout:int=256, # Texts to set aside, at most an eighth of them
     seed:int=42, # For the choice and the order of the texts
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `Heal` as its `.heal`
     "Train a compressed model toward the dense one on texts without labels."
     check_positive(minutes, 'minutes')
-    check_positive(lr, 'lr')
+    check_positive(lr, 'lr', none=True)
+    if lr is None: lr = 5e-4*min(1, 384/Encoder(dense).base.config.hidden_size)**2
     check_positive(tokens, 'tokens', zero=True, none=True)
     if tokens is None: tokens = float(Encoder(dense).kind == 'embedding')
     for name, v in dict(steps=steps, bs=bs, holdout=holdout).items(): check_count(v, name, none=name == 'steps')
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
+    rows_of = lambda texts: list(each_text(batches_from(small, texts)))
     if Encoder(dense).embeds and are_texts(texts := check_data(texts)) and isinstance(texts[0], str):
-        texts = pieces(texts, seed, True, Encoder(dense).prompts.values()) # short texts take fewer seconds a step
-    rows = list(each_text(batches_from(small, texts)))
-    if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
-    of = torch.tensor(group_numbers(rows))
-    order = torch.randperm(int(of.max()) + 1, generator=torch.Generator().manual_seed(seed))
-    if len(order) < len(of): order = order[of].argsort(stable=True) # the candidates of a query together
-    order, n = order.tolist(), min(holdout, len(rows)//4)
-    held = [{k: v[None] for k, v in rows[i][0].items()} for i in order[:n]]
-    healing = Healing(dense, small, [rows[i] for i in order[n:]], lr, bs, seed, tokens)
+        learn, apart = ([texts[i] for i in o] for o in judges(texts, holdout))
+        cut = partial(pieces, seed=seed, prompts=Encoder(dense).prompts.values())
+        learn, apart = rows_of(cut(learn, every=True)), rows_of(cut(apart)) # short texts take fewer seconds a step
+    else:
+        rows = rows_of(texts)
+        learn, apart = ([rows[i] for i in o] for o in judges(rows, holdout))
+    if (n := len(learn) + len(apart)) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {n}")
+    held = [{k: v[None] for k, v in x.items()} for x, _ in apart]
+    healing = Healing(dense, small, learn, lr, bs, seed, tokens)
     before = loss_increase(dense, small, held)
     with torch.enable_grad(): healing.run(minutes, steps, progress)
     after = loss_increase(dense, healing.model, held)
-    done = Heal(before, after, len(healing.rows), healing.step, n, healing.seconds, Encoder(dense).embeds, healing.stopped)
+    done = Heal(before, after, len(healing.rows), healing.step, len(held), healing.seconds, Encoder(dense).embeds, healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
     new.heal = done
@@ -217,10 +220,10 @@ def heal(
 
 # %% ../../nbs/shrink/heal.ipynb #4ff108ba
 @part('heal', needs='texts', statistics=())
-def heal_part(step, minutes:float=10, steps:int=None, lr:float=5e-4):
+def heal_part(step, minutes:float=10, steps:int=None, lr:float=None):
     "Train factors, biases and norms toward the dense model, without labels."
     job = step.job
-    texts = job.learner.dls.train.new() if job.learner else job.texts if iter(job.data) is job.data else job.data
+    texts = job.learner.dls.train.new() if job.learner else [*job.texts, *job.judges] if iter(job.data) is job.data else job.data
     new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
     if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

@@ -18,7 +18,8 @@ from ..duration import say_duration
 from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul, gram_svd
 from ..lowrank.plan import expand_fixed_ranks
-from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, split_batch, warn_few
+from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, each_text, judges
+from ..models.batches import split_batch, warn_few
 from ..models.encoder import linears
 from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
@@ -64,30 +65,35 @@ class Job:
     seconds = property(lambda self: time.time() - self.began)
 
     @cached_property
-    def texts(self)->list: # Batches of one text to learn from; None if there are none
-        "Read the data and choose texts, when a part first asks for them."
-        if self.data is None or self.ready: return None
+    def split(self)->tuple: # Two lists of batches of one text; of None, if there are none
+        "Read the data, choose texts, and leave out one in eight to judge by, when a part first asks for them."
+        if self.data is None or self.ready: return None, None
         data, n, seed = self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
         how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
-        if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
+        if by_text := self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
             drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
             data = pieces(drawn, seed, prompts=self.encoder.prompts.values())
             self.cut = sum(a != b for a, b in zip(data, drawn))
         texts = choose_texts(batches_from(self.dense, data), n, how, seed=seed)
         warn_few(self.dense, texts)
-        if self.parts: self.say_duration(texts)
-        if not (self.learner and self.aside): return texts
-        ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
-        seen = set(map(ids, self.aside)) # validation texts may be among the training rows
-        return [o for o in texts if ids(o) not in seen]
+        if self.learner and self.aside:
+            ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
+            seen = set(map(ids, self.aside)) # validation texts may be among the training rows
+            texts = [o for o in texts if ids(o) not in seen]
+        learn, apart = ([texts[i] for i in o] for o in judges(drawn if by_text else [*each_text(texts)]))
+        if self.parts: self.say_duration(learn)
+        return learn, apart
+
+    texts = property(lambda self: self.split[0]) # to learn from
+    judges = property(lambda self: self.split[1]) # to judge by
 
     def with_words(self,
         model:nn.Module, # The dense model with another vocabulary, and its tokenizer; not copied
     ):
         "Go on with the dense model, the texts and the learner in other words."
         new = copy.copy(self)
-        new.__dict__.pop('texts', None)
+        new.__dict__.pop('split', None)
         new.encoder, new.load_or_make, new.cache, new.results = Encoder(model), None, {}, {}
         if self.learner:
             new.data = new.learner = self.learner.with_model(model)

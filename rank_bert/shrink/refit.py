@@ -19,7 +19,7 @@ from ..models.encoder import linears, open_linears
 from ..models.kinds import Encoder, KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
 from .align import aligned, unmapped
-from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, warn_few
+from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, split_batch, warn_few
 from ..models.hooks import frozen, hooked, with_own_modules
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
 from .blocks import BlockCall, StopForward, blocks_of, skipping
@@ -258,16 +258,18 @@ class Refit:
 def hold_out(
     batches, # Any iterable of `(x, y)` or `x`
     n_samples:int, # Texts to use, fewer if there are fewer; None for all
-    holdout:float, # Fraction to judge by
+    holdout:float|list, # Fraction to judge by, or texts
 )->tuple: # Batches of one text to fit on, and those to judge by
     "Split texts into two parts."
     texts = [*each_text(batches, n_samples)]
     rows, of = [{k: v[None] for k, v in x.items()} for x, _ in texts], group_numbers(texts)
     n = max(of, default=-1) + 1
-    every = round(1/holdout) if holdout else n + 1
-    out = {*range(every - 1, n, every)} or ({n - 1} if holdout else set())
-    fit, held = ([r for r, k in zip(rows, of) if (k in out) == which] for which in (False, True))
-    if not fit:
+    if isinstance(holdout, list): fit, held = rows, [split_batch(o)[0] for o in holdout]
+    else:
+        every = round(1/holdout) if holdout else n + 1
+        out = {*range(every - 1, n, every)} or ({n - 1} if holdout else set())
+        fit, held = ([r for r, k in zip(rows, of) if (k in out) == which] for which in (False, True))
+    if not fit or holdout and not held:
         raise ValueError(f"refit needs texts to fit on and to hold out, got {len(rows)} in all: pass more batches, "
             "or a recipe without refit")
     return fit, held
@@ -350,7 +352,7 @@ def refit(
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
     head:bool=True, # Refit pooler and classifier as well, or add a linear map to a `SentenceTransformer`?
-    holdout:float=.125, # Fraction of the texts to judge by; 0 to keep the refit in any case
+    holdout:float|list=.125, # Fraction of the texts to judge by, or batches of others; 0 to keep the refit in any case
     n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `Refit` as its `.refit`
@@ -358,7 +360,7 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
-    check_fraction(holdout, 'holdout', zero=True)
+    if not isinstance(holdout, list): check_fraction(holdout, 'holdout', zero=True)
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
     for m in (dense, before, small): (check_head if holdout else Encoder)(m)
