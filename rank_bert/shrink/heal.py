@@ -10,7 +10,6 @@ __all__ = ['heal']
 # %% ../../nbs/shrink/heal.ipynb #11eca3d1
 import copy, math, time, warnings
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -180,7 +179,7 @@ def heal(
     texts, # Strings where the model has a tokenizer, or batches; labels are not used
     minutes:float=10, # Time to train
     steps:int=None, # Batches to train on instead, for the same model each time
-    lr:float=None, # Highest learning rate; default: 5e-4 up to a width of 384, less for wider models
+    lr:float=None, # Highest learning rate; default: 5e-4, or 1e-4 for a model wider than 512
     bs:int=16, # Texts in a batch
     tokens:float=None, # Weight of the error of all tokens' hidden states; default: 1 for embeddings, else 0
     holdout:int=256, # Texts to set aside, at most an eighth of them
@@ -190,22 +189,20 @@ def heal(
     "Train a compressed model toward the dense one on texts without labels."
     check_positive(minutes, 'minutes')
     check_positive(lr, 'lr', none=True)
-    if lr is None: lr = 5e-4*min(1, 384/Encoder(dense).base.config.hidden_size)**2
+    if lr is None: lr = 1e-4 if Encoder(dense).base.config.hidden_size > 512 else 5e-4
     check_positive(tokens, 'tokens', zero=True, none=True)
     if tokens is None: tokens = float(Encoder(dense).kind == 'embedding')
     for name, v in dict(steps=steps, bs=bs, holdout=holdout).items(): check_count(v, name, none=name == 'steps')
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
-    rows_of = lambda texts: list(each_text(batches_from(small, texts)))
-    if Encoder(dense).embeds and are_texts(texts := check_data(texts)) and isinstance(texts[0], str):
-        learn, apart = ([texts[i] for i in o] for o in judges(texts, holdout))
-        cut = partial(pieces, seed=seed, prompts=Encoder(dense).prompts.values())
-        learn, apart = rows_of(cut(learn, every=True)), rows_of(cut(apart)) # short texts take fewer seconds a step
-    else:
-        rows = rows_of(texts)
-        learn, apart = ([rows[i] for i in o] for o in judges(rows, holdout))
-    if (n := len(learn) + len(apart)) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {n}")
+    rows = list(each_text(batches_from(small, texts := check_data(texts))))
+    parts = judges(rows, holdout)
+    learn, apart = ([rows[i] for i in o] for o in parts)
+    if Encoder(dense).embeds and are_texts(texts) and isinstance(texts[0], str): # short texts take fewer seconds a step
+        cut = [pieces([texts[i] for i in o], seed, o is parts[0], Encoder(dense).prompts.values()) for o in parts]
+        learn, apart = (list(each_text(batches_from(small, o))) for o in cut)
+    if (n := len(rows)) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {n}")
     held = [{k: v[None] for k, v in x.items()} for x, _ in apart]
     healing = Healing(dense, small, learn, lr, bs, seed, tokens)
     before = loss_increase(dense, small, held)

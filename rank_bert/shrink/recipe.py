@@ -70,7 +70,7 @@ class Job:
         if self.data is None or self.ready: return None, None
         data, n, seed = self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
         how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
-        if by_text := self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
+        if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
             drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
             data = pieces(drawn, seed, prompts=self.encoder.prompts.values())
@@ -81,7 +81,8 @@ class Job:
             ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
             seen = set(map(ids, self.aside)) # validation texts may be among the training rows
             texts = [o for o in texts if ids(o) not in seen]
-        learn, apart = ([texts[i] for i in o] for o in judges(drawn if by_text else [*each_text(texts)]))
+        whole = batches_from(self.dense, drawn) if self.cut else texts
+        learn, apart = ([texts[i] for i in o] for o in judges([*each_text(whole)]))
         if self.parts: self.say_duration(learn)
         return learn, apart
 
