@@ -21,6 +21,113 @@ from ..models.answers import KINDS, word_starts
 from ..models.folder import named_errors, shorten_error
 from .tags import TagsAndRanks
 
+# %% ../../nbs/ship/runtime.ipynb #dr000031
+class Predictor(TagsAndRanks):
+    "Answers texts from an exported folder, with one inference engine."
+    at_once = 4096 # texts that are tokenised and sorted together
+    def __init__(self,
+        folder:str|Path, # Exported folder
+        threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
+        lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
+    ):
+        self.folder, self.settings, self.threads = expanded(folder), read_manifest(folder), threads
+        m, file = self.settings, self.folder/'tokenizer.json'
+        each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
+        self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
+        if self.lengths and m['engine'] != 'openvino':
+            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or "
+                "export with to='openvino'")
+        auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
+        threads = None if auto else check_count(threads, 'threads', none=True)
+        with named_errors(file): self._prepare(m, Tokenizer.from_file(str(file)))
+        model = self.folder/m['model']
+        load = lambda n, lengths=self.lengths: ENGINES[m['engine']](model, m['output'], m['precision'], n, lengths)
+        self._run_engine = load(threads)
+        _warn_elsewhere(m)
+        with named_errors(model): z = run_longest(self._run_engine, m['inputs'], m['max_length'], self.tokenizer)
+        self.size = z.shape[-1]
+        if z.ndim != 2 + self._tags or (len(z), self.size) != (1, len(self.labels) or self.size):
+            raise ValueError(f"{model} gives an output of the shape {z.shape} for one text, and has "
+                             f"{len(self.labels)} labels: export it again")
+        if auto:
+            n = min(self.lengths or [min(32, m['max_length'])], key=lambda n: abs(n - 32))
+            x = {k: np.full((1, n), dict(input_ids=m['pad_id'], attention_mask=1).get(k, 0)) for k in m['inputs']}
+            self._run_engine = load(quickest_threads(lambda t: load(t, [n] if self.lengths else ()), x))
+
+    def _prepare(self, m, tokenizer):
+        "Take over a manifest and a tokenizer."
+        self.settings, self.tokenizer, self.kind, self.labels = m, tokenizer, m['kind'], m['labels']
+        self._tags = int(KINDS[self.kind].tokens)
+        self._prefix = getattr(tokenizer.model, 'continuing_subword_prefix', None)
+        tokenizer.no_padding()
+        overlap = self._tags*max(0, m['max_length'] - 8)//4 # of the windows of a long text
+        tokenizer.enable_truncation(m['max_length'], stride=overlap, strategy='longest_first',
+            direction=m['truncation_side'])
+
+    def __reduce__(self): return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
+
+    def __repr__(self):
+        m = self.settings
+        return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
+
+    def _require(self, method):
+        if (own := KINDS[self.kind].method) == method: return
+        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
+
+    def _run(self, encodings, bs):
+        "Run the graph on encoded texts of similar length; yield their numbers, and logits or embeddings."
+        rows = [np.array([getattr(e, INPUTS[k]) for k in self.settings['inputs']], np.int32) for e in encodings]
+        order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
+        for b in (order[i:i+bs] for i in range(0, len(order), bs)):
+            yield b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.lengths))
+
+    def outputs(self, texts, bs=32, prompt=None):
+        """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
+        word and text for tags. Raise `ValueError` if one is not finite."""
+        texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
+        res, add = [None]*len(texts), self.settings.get('prompt', '') if prompt is None else prompt
+        if not self._tags: res = np.empty((len(texts), self.size), np.float32)
+        for start in range(0, len(texts), self.at_once):
+            some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
+            encodings = [e for i in range(0, len(some), 64) for e in self.tokenizer.encode_batch(some[i:i+64])]
+            for b, z in self._run(encodings, bs):
+                check_answers(z, [texts[start+i] for i in b])
+                if not self._tags: res[[start+i for i in b]] = z
+                else:
+                    for i, o in zip(b, z):
+                        starts = word_starts(encodings[i], some[i], self._prefix)
+                        res[start+i] = self._unpadded(o, len(starts))[starts == 1]
+        if not self._tags: return res
+        z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
+        for row, o in zip(z, res): row[:len(o)] = o
+        return z
+
+    def _unpadded(self, z, n): return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
+
+    def predict_proba(self, texts, bs=32):
+        "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, values or scores for a regression."
+        self._require('predict')
+        scored = self.settings.get('activation') == 'Sigmoid'
+        return KINDS['multi_label_classification' if scored else self.kind].probabilities(self.outputs(texts, bs))
+
+    def predict(self, texts, bs=32):
+        "Give for each text the name of its label, a list of names where several hold, or the value of a regression."
+        return [KINDS[self.kind].label(p, self.labels) for p in self.predict_proba(texts, bs)]
+
+    def encode(self, texts, bs=32, prompt=None):
+        "Give the embedding of each text, `(n, size)`."
+        self._require('encode')
+        return self.outputs(texts, bs, prompt)
+
+    def encode_query(self, texts, bs=32):
+        "Give the embedding of each query, behind the prompt for queries if there is one."
+        return self.encode(texts, bs, self.settings.get('prompts', {}).get('query'))
+
+    def encode_document(self, texts, bs=32):
+        "Give the embedding of each document, behind the prompt for documents if there is one."
+        known = self.settings.get('prompts', {})
+        return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))
+
 # %% ../../nbs/ship/runtime.ipynb #dr000006
 MANIFEST, VERSION = 'deploy.json', 3
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
@@ -178,110 +285,3 @@ def quickest_threads(
             times.append(time.perf_counter() - start)
         took[n] = min(times[1:]) # the first prepares
     return next(n for n, t in took.items() if t <= 1.05*min(took.values()))
-
-# %% ../../nbs/ship/runtime.ipynb #dr000031
-class Predictor(TagsAndRanks):
-    "Answers texts from an exported folder, with one inference engine."
-    at_once = 4096 # texts that are tokenised and sorted together
-    def __init__(self,
-        folder:str|Path, # Exported folder
-        threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
-        lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
-    ):
-        self.folder, self.settings, self.threads = expanded(folder), read_manifest(folder), threads
-        m, file = self.settings, self.folder/'tokenizer.json'
-        each = [] if lengths is None else [lengths] if isinstance(lengths, Integral) else lengths
-        self.lengths = sorted({check_count(n, 'each of lengths', most=m['max_length']) for n in each})
-        if self.lengths and m['engine'] != 'openvino':
-            raise ValueError(f"lengths need OpenVINO, and {self.folder} is for {m['engine']}: leave them out, or "
-                "export with to='openvino'")
-        auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
-        threads = None if auto else check_count(threads, 'threads', none=True)
-        with named_errors(file): self._prepare(m, Tokenizer.from_file(str(file)))
-        model = self.folder/m['model']
-        load = lambda n, lengths=self.lengths: ENGINES[m['engine']](model, m['output'], m['precision'], n, lengths)
-        self._run_engine = load(threads)
-        _warn_elsewhere(m)
-        with named_errors(model): z = run_longest(self._run_engine, m['inputs'], m['max_length'], self.tokenizer)
-        self.size = z.shape[-1]
-        if z.ndim != 2 + self._tags or (len(z), self.size) != (1, len(self.labels) or self.size):
-            raise ValueError(f"{model} gives an output of the shape {z.shape} for one text, and has "
-                             f"{len(self.labels)} labels: export it again")
-        if auto:
-            n = min(self.lengths or [min(32, m['max_length'])], key=lambda n: abs(n - 32))
-            x = {k: np.full((1, n), dict(input_ids=m['pad_id'], attention_mask=1).get(k, 0)) for k in m['inputs']}
-            self._run_engine = load(quickest_threads(lambda t: load(t, [n] if self.lengths else ()), x))
-
-    def _prepare(self, m, tokenizer):
-        "Take over a manifest and a tokenizer."
-        self.settings, self.tokenizer, self.kind, self.labels = m, tokenizer, m['kind'], m['labels']
-        self._tags = int(KINDS[self.kind].tokens)
-        self._prefix = getattr(tokenizer.model, 'continuing_subword_prefix', None)
-        tokenizer.no_padding()
-        overlap = self._tags*max(0, m['max_length'] - 8)//4 # of the windows of a long text
-        tokenizer.enable_truncation(m['max_length'], stride=overlap, strategy='longest_first',
-            direction=m['truncation_side'])
-
-    def __reduce__(self): return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
-
-    def __repr__(self):
-        m = self.settings
-        return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
-
-    def _require(self, method):
-        if (own := KINDS[self.kind].method) == method: return
-        raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
-
-    def _run(self, encodings, bs):
-        "Run the graph on encoded texts of similar length; yield their numbers, and logits or embeddings."
-        rows = [np.array([getattr(e, INPUTS[k]) for k in self.settings['inputs']], np.int32) for e in encodings]
-        order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
-        for b in (order[i:i+bs] for i in range(0, len(order), bs)):
-            yield b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.lengths))
-
-    def outputs(self, texts, bs=32, prompt=None):
-        """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
-        word and text for tags. Raise `ValueError` if one is not finite."""
-        texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
-        res, add = [None]*len(texts), self.settings.get('prompt', '') if prompt is None else prompt
-        if not self._tags: res = np.empty((len(texts), self.size), np.float32)
-        for start in range(0, len(texts), self.at_once):
-            some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
-            encodings = [e for i in range(0, len(some), 64) for e in self.tokenizer.encode_batch(some[i:i+64])]
-            for b, z in self._run(encodings, bs):
-                check_answers(z, [texts[start+i] for i in b])
-                if not self._tags: res[[start+i for i in b]] = z
-                else:
-                    for i, o in zip(b, z):
-                        starts = word_starts(encodings[i], some[i], self._prefix)
-                        res[start+i] = self._unpadded(o, len(starts))[starts == 1]
-        if not self._tags: return res
-        z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
-        for row, o in zip(z, res): row[:len(o)] = o
-        return z
-
-    def _unpadded(self, z, n): return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
-
-    def predict_proba(self, texts, bs=32):
-        "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, values or scores for a regression."
-        self._require('predict')
-        scored = self.settings.get('activation') == 'Sigmoid'
-        return KINDS['multi_label_classification' if scored else self.kind].probabilities(self.outputs(texts, bs))
-
-    def predict(self, texts, bs=32):
-        "Give for each text the name of its label, a list of names where several hold, or the value of a regression."
-        return [KINDS[self.kind].label(p, self.labels) for p in self.predict_proba(texts, bs)]
-
-    def encode(self, texts, bs=32, prompt=None):
-        "Give the embedding of each text, `(n, size)`."
-        self._require('encode')
-        return self.outputs(texts, bs, prompt)
-
-    def encode_query(self, texts, bs=32):
-        "Give the embedding of each query, behind the prompt for queries if there is one."
-        return self.encode(texts, bs, self.settings.get('prompts', {}).get('query'))
-
-    def encode_document(self, texts, bs=32):
-        "Give the embedding of each document, behind the prompt for documents if there is one."
-        known = self.settings.get('prompts', {})
-        return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))
