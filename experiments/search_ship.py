@@ -79,8 +79,8 @@ def main(
         batch = median_ms(models, [docs[i:i + 16] for i in range(0, 80, 16)], 5)
         known, rows = Remembered(dense), []
         for k, m in models.items():
-            table = compare_search(known, m, task)
-            rows.append(dict(zip(('model', 'engine', 'precision'), k)) | dict(mb=round(size[k], 1), query_ms=round(one[k], 2), document_ms=round(batch[k], 2),
-                dense=table.loc['dense', 'ndcg@10'].round(4), ndcg=table.loc['whole', 'ndcg@10'].round(4), old=table.loc['queries only', 'ndcg@10'].round(4)))
+            table = compare_search(known, m, task)['ndcg@10'].round(4)
+            rows.append(dict(zip(('model', 'engine', 'precision'), k)) | dict(mb=round(size[k], 1), query_ms=round(one[k], 2),
+                document_ms=round(batch[k], 2), dense=table['dense'], ndcg=table['whole'], old=table['queries only']))
             print(rows[-1], flush=True)
             pd.DataFrame(rows).to_csv(out, index=False)
