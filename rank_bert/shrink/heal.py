@@ -208,7 +208,8 @@ def heal(
     before = loss_increase(dense, small, held)
     with torch.enable_grad(): healing.run(minutes, steps, progress)
     after = loss_increase(dense, healing.model, held)
-    done = Heal(before, after, len(healing.rows), healing.step, len(held), healing.seconds, Encoder(dense).embeds, healing.stopped)
+    done = Heal(before, after, len(healing.rows), healing.step, len(held), healing.seconds, Encoder(dense).embeds,
+        healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
     new.heal = done
@@ -220,7 +221,8 @@ def heal(
 def heal_part(step, minutes:float=10, steps:int=None, lr:float=None):
     "Train factors, biases and norms toward the dense model, without labels."
     job = step.job
-    texts = job.learner.dls.train.new() if job.learner else [*job.texts, *job.judges] if iter(job.data) is job.data else job.data
+    texts = job.learner.dls.train.new() if job.learner else job.data
+    if iter(texts) is texts: texts = [*job.texts, *job.judges] # a generator, which was read
     new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
     if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

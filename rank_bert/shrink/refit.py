@@ -269,7 +269,7 @@ def hold_out(
         every = round(1/holdout) if holdout else n + 1
         out = {*range(every - 1, n, every)} or ({n - 1} if holdout else set())
         fit, held = ([r for r, k in zip(rows, of) if (k in out) == which] for which in (False, True))
-    if not fit or holdout and not held:
+    if not fit or holdout != 0 and not held:
         raise ValueError(f"refit needs texts to fit on and to hold out, got {len(rows)} in all: pass more batches, "
             "or a recipe without refit")
     return fit, held
