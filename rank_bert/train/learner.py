@@ -103,91 +103,6 @@ def encoder_learner(
     learn.task, learn.score_names, learn.seed = task, list(names), seed
     return learn
 
-# %% ../../nbs/train/learner.ipynb #6e413cb1
-def train_only(
-    model:nn.Module, # Anything with one transformers model inside; changed in place
-    names=None, # Names of the parameters that learners may train; all when None
-):
-    "Leave every parameter but `names` out of the groups of `encoder_splitter`."
-    Encoder(model).base.trained_names = None if names is None else frozenset(names)
-
-# %% ../../nbs/train/learner.ipynb #9f8dde48
-def encoder_splitter(
-    model:nn.Module, # Anything with one transformers classifier inside
-)->L: # Lists of parameters: embeddings, every layer, head
-    "Split a model's parameters into groups by depth."
-    hf = Encoder(model).base
-    base = getattr(hf, hf.base_model_prefix, hf)
-    of = lambda m: [] if m is None else list(m.parameters())
-    layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)),
-        key=lambda m: sum(p.numel() for p in of(m)), default=[])
-    pooler = getattr(base, 'pooler', None)
-    in_layers, in_pooler, in_base = ({id(p) for p in of(m)} for m in (layers or None, pooler, base))
-    first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
-    head = of(pooler) + [p for p in model.parameters() if id(p) not in in_base]
-    only = getattr(hf, 'trained_names', None) # from `train_only`
-    seen = set() if only is None else {id(p) for n, p in hf.named_parameters() if n not in only}
-    groups = [[p for p in g if not (id(p) in seen or seen.add(id(p)))] for g in (first, *map(of, layers), head)]
-    return L(o for o in groups if o)
-
-# %% ../../nbs/train/learner.ipynb #3411ffaf
-class FusedOptimizer(OptimWrapper):
-    "An `OptimWrapper` that does not decay biases and norms."
-    @property
-    def hypers(self): # only what is scheduled, since fastai asks several times a batch
-        names = ('lr', 'mom', 'sqr_mom', 'eps', 'wd')
-        return [dict(zip(names, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
-
-    def step(self, closure=None):
-        groups, exempt = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
-        def part(g, marked, **kwargs):
-            return {**g, 'params': [p for p in g['params'] if (id(p) in exempt) == marked], **kwargs}
-        self.opt.param_groups = [part(g, False) for g in groups] + [part(g, True, weight_decay=0.) for g in groups]
-        try: return self.opt.step(closure)
-        finally: self.opt.param_groups = groups
-
-adamw = partial(FusedOptimizer, opt=partial(torch.optim.AdamW, fused=True))
-
-# %% ../../nbs/train/learner.ipynb #fe9df383
-class BF16(Callback):
-    "Run the model's forward pass in bfloat16, on any device."
-    order = 10
-    def before_batch(self):
-        self._cast = torch.autocast(next(self.model.parameters()).device.type, dtype=torch.bfloat16)
-        self._cast.__enter__()
-    def _leave(self):
-        if self._cast is not None: self._cast.__exit__(None, None, None)
-        self._cast = None
-    def after_pred(self):
-        self._leave()
-        self.learn.pred = to_float(self.pred)
-    def after_cancel_batch(self): self._leave()
-
-# %% ../../nbs/train/learner.ipynb #4ed9a888
-class Seeded(Callback):
-    "Seed the random generators at the start of each fit, with another seed each time."
-    order = -100
-    def __init__(self,
-        seed:int, # Seed of the first fit
-    ): self.seed, self.fits = seed, 0
-    def before_fit(self):
-        if hasattr(self.learn, 'lr_finder'): return
-        set_seed(self.seed + self.fits)
-        self.fits += 1
-
-# %% ../../nbs/train/learner.ipynb #858f9b80
-class FitCallback(Callback):
-    "A callback for fits, not for `validate` and `get_preds`."
-    def __call__(self, event_name): # fastai holds the lock during `validate` and `get_preds`
-        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
-
-# %% ../../nbs/train/learner.ipynb #2e3e0c46
-def model_of(
-    model, # Learner, transformers model, or any module that contains one
-)->nn.Module: # The transformers model inside
-    "Find the transformers model in a learner or a module."
-    return Encoder(model.model if isinstance(model, Learner) else model).base
-
 # %% ../../nbs/train/learner.ipynb #5d1a0026
 def default_lr(
     model:nn.Module, # A model from `get_pretrained_model`, or any module that contains one
@@ -305,3 +220,88 @@ def compress(self:Learner,
     "Make a learner whose encoder is shrunk to a budget."
     seed = kwargs.pop('seed', getattr(self, 'seed', 42))
     return self.with_model(compress_model(self.model, budget, self if data is None else data, seed=seed, **kwargs))
+
+# %% ../../nbs/train/learner.ipynb #6e413cb1
+def train_only(
+    model:nn.Module, # Anything with one transformers model inside; changed in place
+    names=None, # Names of the parameters that learners may train; all when None
+):
+    "Leave every parameter but `names` out of the groups of `encoder_splitter`."
+    Encoder(model).base.trained_names = None if names is None else frozenset(names)
+
+# %% ../../nbs/train/learner.ipynb #9f8dde48
+def encoder_splitter(
+    model:nn.Module, # Anything with one transformers classifier inside
+)->L: # Lists of parameters: embeddings, every layer, head
+    "Split a model's parameters into groups by depth."
+    hf = Encoder(model).base
+    base = getattr(hf, hf.base_model_prefix, hf)
+    of = lambda m: [] if m is None else list(m.parameters())
+    layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)),
+        key=lambda m: sum(p.numel() for p in of(m)), default=[])
+    pooler = getattr(base, 'pooler', None)
+    in_layers, in_pooler, in_base = ({id(p) for p in of(m)} for m in (layers or None, pooler, base))
+    first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
+    head = of(pooler) + [p for p in model.parameters() if id(p) not in in_base]
+    only = getattr(hf, 'trained_names', None) # from `train_only`
+    seen = set() if only is None else {id(p) for n, p in hf.named_parameters() if n not in only}
+    groups = [[p for p in g if not (id(p) in seen or seen.add(id(p)))] for g in (first, *map(of, layers), head)]
+    return L(o for o in groups if o)
+
+# %% ../../nbs/train/learner.ipynb #3411ffaf
+class FusedOptimizer(OptimWrapper):
+    "An `OptimWrapper` that does not decay biases and norms."
+    @property
+    def hypers(self): # only what is scheduled, since fastai asks several times a batch
+        names = ('lr', 'mom', 'sqr_mom', 'eps', 'wd')
+        return [dict(zip(names, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
+
+    def step(self, closure=None):
+        groups, exempt = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
+        def part(g, marked, **kwargs):
+            return {**g, 'params': [p for p in g['params'] if (id(p) in exempt) == marked], **kwargs}
+        self.opt.param_groups = [part(g, False) for g in groups] + [part(g, True, weight_decay=0.) for g in groups]
+        try: return self.opt.step(closure)
+        finally: self.opt.param_groups = groups
+
+adamw = partial(FusedOptimizer, opt=partial(torch.optim.AdamW, fused=True))
+
+# %% ../../nbs/train/learner.ipynb #fe9df383
+class BF16(Callback):
+    "Run the model's forward pass in bfloat16, on any device."
+    order = 10
+    def before_batch(self):
+        self._cast = torch.autocast(next(self.model.parameters()).device.type, dtype=torch.bfloat16)
+        self._cast.__enter__()
+    def _leave(self):
+        if self._cast is not None: self._cast.__exit__(None, None, None)
+        self._cast = None
+    def after_pred(self):
+        self._leave()
+        self.learn.pred = to_float(self.pred)
+    def after_cancel_batch(self): self._leave()
+
+# %% ../../nbs/train/learner.ipynb #4ed9a888
+class Seeded(Callback):
+    "Seed the random generators at the start of each fit, with another seed each time."
+    order = -100
+    def __init__(self,
+        seed:int, # Seed of the first fit
+    ): self.seed, self.fits = seed, 0
+    def before_fit(self):
+        if hasattr(self.learn, 'lr_finder'): return
+        set_seed(self.seed + self.fits)
+        self.fits += 1
+
+# %% ../../nbs/train/learner.ipynb #858f9b80
+class FitCallback(Callback):
+    "A callback for fits, not for `validate` and `get_preds`."
+    def __call__(self, event_name): # fastai holds the lock during `validate` and `get_preds`
+        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
+
+# %% ../../nbs/train/learner.ipynb #2e3e0c46
+def model_of(
+    model, # Learner, transformers model, or any module that contains one
+)->nn.Module: # The transformers model inside
+    "Find the transformers model in a learner or a module."
+    return Encoder(model.model if isinstance(model, Learner) else model).base
