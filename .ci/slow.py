@@ -16,8 +16,7 @@ from nbdev.config import get_config
 
 FLAGS = set(os.environ.get('FLAGS', 'slow').split())
 EXPORTED = {'export', 'exporti', 'exports'}
-LONGEST = '''commands/compress commands/doors commands/train compare/executors compare/runner howto/sentence_transformer
-    models/every nbs/reliability ship/export shrink/compress shrink/words'''.split()
+LONGEST = 'commands/doors models/every ship/export shrink/compress ship/tags compare/runner nbs/draws commands/compress'.split()
 flags_of = lambda source: set(re.findall(r'^#\| *(\w+)', source, re.M))
 
 def names_of(source):

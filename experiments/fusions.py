@@ -13,18 +13,25 @@ from functools import partial
 from pathlib import Path
 import numpy as np, torch
 from fastcore.script import call_parse
-from rank_bert.commands.bench import milliseconds, random_models
+from rank_bert.commands.bench import random_models
 from rank_bert.ship.export import GRAPHS, why_not, write_graph
 from rank_bert.ship.fuse import FUSIONS
 from rank_bert.ship.onnx import TextGraph, to_onnx
 from rank_bert.ship.runtime import ENGINES
 from rank_bert.models.sizes import encoder_params
-from rank_bert.shrink.latency import in_turns
+from rank_bert.shrink.latency import in_turns, timed_call
 from rank_bert.settings import batch_shape
 
 PAIRS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 'bf16')]
 FIXED = 'one text of this length'
 
+
+def milliseconds(f):
+    "Take the median time of a call, over as many as fit into 0.2 seconds, after one to warm up."
+    f() # others have had the cache since the last turn
+    took = []
+    while sum(took) < .2: took.append(timed_call(f))
+    return 1e3*float(np.median(took))
 
 def write_graphs(model, budget, place, fixed=False):
     "Write the ONNX graph of each row; return name -> (file, share of the linear weights kept)."
