@@ -228,7 +228,7 @@ def arg_parser(
     titles, own, shared = {k: group(v) for k, v in signature(f).parameters.items()}, {}, p._optionals
     for a in list(shared._group_actions):
         if a.nargs != 0 and not a.choices: a.metavar = getattr(a.type, 'metavar', None) or a.dest.upper()
-        if a.nargs == 0 and a.help: a.help = a.help.removesuffix(' (default: False)')
+        if a.help: a.help = re.sub(r' \(default: False\)$| \(default: [^)]*\)(?= \(default: )', '', a.help) # of two, the command's own
         if a.dest not in titles: continue
         shared._group_actions.remove(a)
         if (title := titles[a.dest]) not in own: own[title] = p.add_argument_group(title)
