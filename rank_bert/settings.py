@@ -348,7 +348,7 @@ class CompressConfig(Settings):
     speed_engine:text_as('ENGINE') = None # What the speedup is in: pytorch, onnx, openvino-fp32, onnx-int8 ... (default: pytorch)
     speed_batch:Batch = '1x32' # Texts x tokens of the batch that the speedup is measured on
     confidence:OpenFraction = .95 # Probability with which max_changed is kept
-    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)
+    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine, or squared error)
     allocator:str = 'default' # How layers share it: uniform, energy, optimal, or default: optimal with kfac, else uniform
     cost:Cost = 'params' # What the budget counts: params, latency, or an engine such as onnx-int8
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none

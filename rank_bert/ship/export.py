@@ -242,7 +242,7 @@ def _seal(folder, settings):
 def _settings(source, graph, dense):
     "Collect what a `Predictor` must know of a model."
     config, tokenizer = graph.enc.config, source.tokenizer
-    return dict(output=graph.outputs[0], kind=graph.kind, prompt=prompted(dense, [''])[0], prompts=dict(getattr(Encoder(dense).st, 'prompts', {})), activation=source.activation,
+    return dict(output=graph.outputs[0], kind=graph.kind, similarity=KINDS[graph.kind].similarity_name, prompt=prompted(dense, [''])[0], prompts=dict(getattr(Encoder(dense).st, 'prompts', {})), activation=source.activation,
         labels=[str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else [],
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
@@ -322,7 +322,7 @@ def compare_engines(
         gaps, mb = (0., 0.), None
         if p := predictors.get(k):
             got = p.outputs(texts)
-            gap = kind.divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
+            gap = kind.mean_divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double())
             gaps = float(gap), changed_answers(want, got, kind.name).mean() if kind.labelled else 0.
             mb = sum(o.stat().st_size for o in (folders[k]/GRAPHS[k[0]]).parent.iterdir())/1e6
         rows.append((*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps, mb))
