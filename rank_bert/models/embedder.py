@@ -127,8 +127,8 @@ _HEADS = dict(TokenClassification='token_classification', QuestionAnswering='que
 
 def kind_by_similarity(kind, st): # Key of `KINDS` by the class of a model, and the model -> key
     "Go by the similarity that a model names; of vectors of length 1 all but Manhattan's order texts as the cosine does."
-    by, unit = getattr(st, 'similarity_fn_name', None), is_a(st[-1], 'Normalize') and not st.truncate_dim
-    if kind == 'embedding' and unit and by != 'manhattan': return kind
+    by = getattr(st, 'similarity_fn_name', None)
+    if kind == 'embedding' and by != 'manhattan' and is_a(st[-1], 'Normalize') and not st.truncate_dim: return kind
     key = kind if by == KINDS[kind].similarity_name else f'{by}_{kind}'
     return key if key in KINDS else kind
 
