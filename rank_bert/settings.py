@@ -228,7 +228,7 @@ class Rows(Settings):
     valid:ArgType(str, noop, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
     drop_empty:bool=False # Leave out the rows of a file without a label or a text
-    texts:text_as('FILE')=None # Or texts without labels: a file, one a line (a tab splits a pair), or a folder as BEIR's
+    texts:text_as('FILE')=None # Or texts without labels: lines (a tab splits a pair), a csv, tsv or jsonl table, or a folder as BEIR's
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
     tokenizer:text_as('NAME|FOLDER')=None # Tokenizer other than the model's own
@@ -238,6 +238,7 @@ class Rows(Settings):
         about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression,
                      drop_empty=self.drop_empty)
         for k in (k for k, v in about.items() if v not in (None, False) and not self.data):
+            if self.texts and k in ('text_cols', 'label_col'): continue # of a table
             raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
         for a, b in [('task', 'data'), ('task', 'texts'), ('data', 'texts')]:
             if getattr(self, a) and getattr(self, b): raise ValueError(f'pass {option(a)} or {option(b)}, not both')

@@ -204,6 +204,8 @@ def warn_of_words(
         "cut the vocabulary for texts like these")
 
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
+_FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
+
 @command
 def predict(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
@@ -218,17 +220,15 @@ def predict(
     if not texts and not rows.data:
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
+    if file := next((o for o in texts if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
+        raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
     n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(check_texts(texts)), n)
     else:
-        from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
-        table, saved = read_file(rows.data), saved_settings(folder)
-        cols = rows.text_cols or saved.get('text_cols') or find_text_cols(table, [])
-        check_text_cols(cols, saved.get('label_col') or [])
-        if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
-        found = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
-        items = found[0] if len(found) == 1 else list(zip(*found))
+        from rank_bert.data.tables import read_file, table_texts # imports pandas
+        saved = saved_settings(folder)
+        items = table_texts(read_file(rows.data), rows.text_cols or saved.get('text_cols'), saved.get('label_col') or 'label', n)
     def each():
         for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
             if i == 0: warn_of_words(folder, o)

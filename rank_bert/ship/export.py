@@ -31,6 +31,7 @@ from .runtime import INSTRUCTIONS, PROCESSORS, Predictor, VERSION, processor_of,
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
+from ..models.batches import check_data
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
@@ -58,6 +59,7 @@ def export(
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
     if folder is None: raise ValueError('pass the folder to write')
+    if isinstance(texts, (str, Path)): texts = check_data(texts) # a table
     out = check_new(expanded(folder), overwrite)
     size = latency.latency_batch, latency.latency_length
     candidates = list_candidates('onnx' if form.to == 'web' else form.to, form.precision, form.processor)
