@@ -287,7 +287,6 @@ def run_notebook(copy, home, name, normal, left=float('inf')):
     (home/'tmp').mkdir(exist_ok=True)
     path = home/'log'
     path.unlink(missing_ok=True)
-    parent = os.getpid()
     with open(path, 'w') as log:
         if not (pid := os.fork()):
             try: notebook_child(copy, home, name, normal, min(left, 10**6), log)
@@ -298,7 +297,7 @@ def run_notebook(copy, home, name, normal, left=float('inf')):
     hung = False
     try:
         while not (done := os.wait4(pid, os.WNOHANG))[0]:
-            if os.getppid() == 1 and WATCHED != 1: sys.exit('the parent is gone')
+            if os.getppid() != WATCHED: sys.exit('the parent is gone')
             if time.time() - path.stat().st_mtime > longest:
                 hung = True
                 os.kill(pid, signal.SIGKILL)
@@ -503,6 +502,7 @@ def main():
     modules = {o['module'] for o in mutants}
     needed = [o for o, names in books.items() if names & modules or o in {own.get(m) for m in modules}]
     before = state(top)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended; a second call goes on')) # and removes the copies
     import datasets, fastai.text.all, matplotlib.pyplot, nbdev.export, nbdev.process, nbdev.test, scipy.stats, sklearn.metrics # for all children
     import execnb.shell, transformers.models.bert.modeling_bert
     import hypothesis
