@@ -26,7 +26,8 @@ def to_openvino(
     model = ov.convert_model(str(source))
     for node in model.get_ordered_ops() if precision == 'int8' else ():
         i = dict(MatMul=1, Gather=0).get(node.get_type_name())
-        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant': continue
+        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant':
+            continue
         shape = list(old.get_output_shape(0))
         large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= LEAST_ROWS)
         if not large or old.get_element_type().to_string() != 'f32': continue
