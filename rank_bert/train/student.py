@@ -25,13 +25,16 @@ def distil_init(
 )->nn.Module: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
     "Copy some layers of a teacher into a shallower student."
     student = copy.deepcopy(model_of(teacher))
-    first, n = linears(student)[0], student.config.num_hidden_layers
+    first = linears(student)[0]
+    n = student.config.num_hidden_layers
     stack = student.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
     if len({id(b) for b in stack}) < n:
         raise ValueError(f'the {n} layers of {type(student).__name__} share weights, so none can be left out: '
                          'for a shallower model lower config.num_hidden_layers')
-    if layers is None: keep = list(range(0, n, check_count(every, 'every', most=n)))
-    else: keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
+    if layers is None:
+        keep = list(range(0, n, check_count(every, 'every', most=n)))
+    else:
+        keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
     if not keep: raise ValueError('layers is empty: name at least one layer to keep')
     blocks = [stack[i] if keep.index(i) == j else copy.deepcopy(stack[i]) for j, i in enumerate(keep)]
     del stack[:]
@@ -46,7 +49,8 @@ def distil_init(
         config.num_hidden_layers = len(keep)
     record_plan(student)
     if plan_of(student): return student # `lowrank.hf` builds these from their plan
-    with torch.device('meta'): built = type(student)(student.config).state_dict()
+    with torch.device('meta'):
+        built = type(student)(student.config).state_dict()
     has = student.state_dict()
     if odd := sorted(k for k in built.keys() | has.keys()
                      if k not in built or k not in has or built[k].shape != has[k].shape):
