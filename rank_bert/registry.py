@@ -26,7 +26,8 @@ class Registry(dict):
         "List the names that modules add when they are imported."
         res = {}
         for module, names in self.later.items():
-            for k in names() if callable(names) else names.split(): res[k] = module
+            for k in names() if callable(names) else names.split():
+                res[k] = module
         return res
 
     def add(self,
