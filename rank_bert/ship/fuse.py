@@ -35,10 +35,6 @@ class _Links:
         n = self.made.get(name)
         return n if n is not None and n.op_type == kind else None
 
-    def lone(self, name):
-        "Does exactly one node read a tensor, which is no output?"
-        return len(self.read[name]) == 1 and name not in self.outputs
-
 # %% ../../nbs/ship/fuse.ipynb #28fuse08
 def fuse(
     m, # An `onnx.ModelProto`; changed in place
@@ -117,30 +113,3 @@ def key_transposes(g)->int: # Places changed
     return done
 
 FUSIONS['key_transposes'] = key_transposes
-
-# %% ../../nbs/ship/fuse.ipynb #28fuse20
-def shared_inputs(g)->int: # Places changed
-    "Compute products with the same input as one."
-    from onnx import helper, numpy_helper
-    links = _Links(g)
-    groups = defaultdict(list)
-    for n in g.node:
-        weight = n.op_type == 'MatMul' and links.lone(n.input[1]) and links.constants.get(n.input[1])
-        if weight and len(weight.dims) == 2:
-            groups[n.input[0]].append(n)
-    groups = {x: ns for x, ns in groups.items() if len(ns) > 1}
-    for x, ns in groups.items():
-        weights = [links.value(n.input[1]) for n in ns]
-        name = '+'.join(n.input[1] for n in ns)
-        sizes = np.array([w.shape[1] for w in weights])
-        out = f'{ns[0].output[0]}_all'
-        for k, v in ((name, np.concatenate(weights, 1)), (f'{out}_sizes', sizes)):
-            g.initializer.append(numpy_helper.from_array(v, k))
-        new = [helper.make_node('MatMul', [x, name], [out], f'{out}_MatMul'),
-            helper.make_node('Split', [out, f'{out}_sizes'], [n.output[0] for n in ns], f'{out}_Split', axis=-1)]
-        at = next(i for i, n in enumerate(g.node) if n.output[0] == ns[0].output[0])
-        for n in ns: g.node.remove(n)
-        for n in reversed(new): g.node.insert(at, n)
-    return len(groups)
-
-FUSIONS['shared_inputs'] = shared_inputs
