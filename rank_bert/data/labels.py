@@ -85,6 +85,18 @@ def _is_hot(rows):
         return isinstance(v, (bool, int, float, np.number, np.bool_)) and v in (0, 1)
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
 
+# %% ../../nbs/data/labels.ipynb #lab3ls01
+def classes_found(labels, what): # Names of the classes
+    "List the classes of labels; raise `ValueError` if there is one only, and warn of two names that differ in case only."
+    vocab = label_vocab(labels)
+    if len(vocab) < 2: raise ValueError(f'every {what} is {vocab[0]!r}: a classifier needs two classes')
+    alike = {}
+    for o in vocab:
+        first = alike.setdefault(o.strip().casefold(), o)
+        if first != o:
+            warnings.warn(f'{what} has both {first!r} and {o!r}: they are two classes, unless you give both one name')
+    return vocab
+
 # %% ../../nbs/data/labels.ipynb #49be2221
 _UNNAMED = ', as the model does not name them: write numbers, or name them in its order, as vocab or in its config.json'
 
@@ -120,15 +132,7 @@ class Labels:
         else:
             _check_given(labels, partial(row_place, train, 'train', label_col))
             if is_regression(labels) if regression is None else regression: return
-            self.vocab = label_vocab(labels)
-            alike = {}
-            if len(self.vocab) < 2:
-                raise ValueError(f'every train {label_col} is {self.vocab[0]!r}: a classifier needs two classes')
-            for o in self.vocab:
-                first = alike.setdefault(o.strip().casefold(), o)
-                if first != o:
-                    warnings.warn(f'train {label_col} has both {first!r} and {o!r}: they are two classes, '
-                                  'unless you give both one name')
+            self.vocab = classes_found(labels, f'train {label_col}')
 
 # %% ../../nbs/data/labels.ipynb #fd6dd920
 @patch

@@ -80,12 +80,17 @@ def _layers_now(model, roles):
         warnings.simplefilter('ignore')
         return linears(model, roles)
 
-# %% ../../nbs/steer/monitor.ipynb #33384835
+# %% ../../nbs/steer/monitor.ipynb #m0n1t001
+def head_sizes(enc, layers): # Name of a layer -> rows of a head
+    "Find how many rows of the weights of queries, keys and values belong to a head."
+    own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
+    def usual(l):
+        return l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
+    return {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
+
 @patch
-def measured_rows(self:RankMonitor, what, layers):
-    "Measure one of `WHAT`."
-    if what == 'residual':
-        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+def sums_of(self:RankMonitor, what, layers): # Layer -> `MatrixSum`
+    "Take the weights, gradients, activations or updates of layers."
     if what == 'gradient':
         sums = {l: gradient_sum(l.module) for l in layers}
     elif what == 'activation':
@@ -96,18 +101,39 @@ def measured_rows(self:RankMonitor, what, layers):
         def same(l, x):
             return l.name in self._from and self._from[l.name].shape == x.shape
         sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
-    sums = {l: x for l, x in sums.items() if x is not None}
-    enc = Encoder(self.learn.model)
-    sizes = {}
-    if self.heads: # name of a layer -> rows of a head
-        own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
-        def usual(l):
-            return l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
-        sizes = {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
+    return {l: x for l, x in sums.items() if x is not None}
+
+# %% ../../nbs/steer/monitor.ipynb #33384835
+@patch
+def measured_rows(self:RankMonitor, what, layers):
+    "Measure one of `WHAT`."
+    if what == 'residual':
+        return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
+    sums = self.sums_of(what, layers)
+    sizes = head_sizes(Encoder(self.learn.model), layers) if self.heads else {}
     rows = layer_rows(what, sums, self.functions, sizes, self._from if what == 'update' else {})
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
     return rows + [[what, *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
+
+# %% ../../nbs/steer/monitor.ipynb #m0n1t002
+@patch
+def start_weights(self:RankMonitor, layers): # Name of a layer -> `MatrixSum`
+    "Read the weights that updates are measured from, or take and keep them where the run begins."
+    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
+    device = next(self.learn.model.parameters()).device
+    if self.records and kept is not None:
+        if not kept.is_file():
+            raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
+                                    "leave 'update' out of what, or begin another file")
+        saved = torch.load(kept, map_location=device, weights_only=True)
+        return {n: MatrixSum(*o) for n, o in saved.items()}
+    if self.start is not None: layers = _layers_now(self.start, self.roles)
+    found = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
+    if kept is not None:
+        with new_file(kept) as tmp:
+            torch.save({n: tuple(o) for n, o in found.items()}, tmp)
+    return found
 
 # %% ../../nbs/steer/monitor.ipynb #d5d6a3c6
 @patch
@@ -128,20 +154,7 @@ def before_fit(self:RankMonitor):
         write_records(self.file, self.records)
     self._offset = self._done
     if 'update' in self.what and self._from is None:
-        kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
-        device = next(self.learn.model.parameters()).device
-        if self.records and kept is not None:
-            if not kept.is_file():
-                raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
-                                        "leave 'update' out of what, or begin another file")
-            saved = torch.load(kept, map_location=device, weights_only=True)
-            self._from = {n: MatrixSum(*o) for n, o in saved.items()}
-        else:
-            if self.start is not None: layers = _layers_now(self.start, self.roles)
-            self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-            if kept is not None:
-                with new_file(kept) as tmp:
-                    torch.save({n: tuple(o) for n, o in self._from.items()}, tmp)
+        self._from = self.start_weights(layers)
     self._total = self.learn.n_epoch*len(self.dls.train)
     self._at = None
     self._waiting = False

@@ -17,6 +17,22 @@ from ..models.encoder import linears
 from ..lowrank.plan import plan_of, record_plan
 from .learner import model_of
 
+# %% ../../nbs/train/student.ipynb #st0d3n01
+def keep_layers(student, stack, keep):
+    "Leave some layers of a stack, and make the settings of the model fit; changes both in place."
+    n = len(stack)
+    blocks = [stack[i] if keep.index(i) == j else copy.deepcopy(stack[i]) for j, i in enumerate(keep)]
+    del stack[:]
+    stack.extend(blocks)
+    for j, b in enumerate(blocks):
+        for m in b.modules():
+            if hasattr(m, 'layer_idx'): m.layer_idx = j
+    for config in {id(m.config): m.config for m in student.modules() if hasattr(m, 'config')}.values():
+        for k, v in vars(config).copy().items():
+            each = (k == 'layer_types' or k.endswith('_layers')) and isinstance(v, (list, tuple)) and len(v) == n
+            if each: setattr(config, k, [v[i] for i in keep])
+        config.num_hidden_layers = len(keep)
+
 # %% ../../nbs/train/student.ipynb #4da90a1a
 def distil_init(
     teacher, # Transformers model, any module that contains one, or learner; untouched
@@ -36,17 +52,7 @@ def distil_init(
     else:
         keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
     if not keep: raise ValueError('layers is empty: name at least one layer to keep')
-    blocks = [stack[i] if keep.index(i) == j else copy.deepcopy(stack[i]) for j, i in enumerate(keep)]
-    del stack[:]
-    stack.extend(blocks)
-    for j, b in enumerate(blocks):
-        for m in b.modules():
-            if hasattr(m, 'layer_idx'): m.layer_idx = j
-    for config in {id(m.config): m.config for m in student.modules() if hasattr(m, 'config')}.values():
-        for k, v in vars(config).copy().items():
-            each = (k == 'layer_types' or k.endswith('_layers')) and isinstance(v, (list, tuple)) and len(v) == n
-            if each: setattr(config, k, [v[i] for i in keep])
-        config.num_hidden_layers = len(keep)
+    keep_layers(student, stack, keep)
     record_plan(student)
     if plan_of(student): return student # `lowrank.hf` builds these from their plan
     with torch.device('meta'):
