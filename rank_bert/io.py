@@ -201,11 +201,10 @@ def new_folder(
 
 # %% ../nbs/io.ipynb #3c3d27f5
 def new_file(
-    path:str|Path, # File to write
-    overwrite:bool=True, # Replace what is there?
+    path:str|Path, # File to write, or to replace
 ): # Context manager of a temporary path
     "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not."
-    return _whole(check_new(path, overwrite, folder=False), overwrite, folder=False)
+    return _whole(check_new(path, True, folder=False), True, folder=False)
 
 # %% ../nbs/io.ipynb #45b1f187
 def _finite(o):

@@ -45,10 +45,9 @@ class Registry(dict):
 
     def find(self,
         name:str, # What the function is called
-        where:str='', # What to add to an error
     ): # The function
         "Look up a function; raise `ValueError` for a name that is not there."
-        check_name(name, self.what + where, self.names())
+        check_name(name, self.what, self.names())
         if name in self: return self[name]
         module = import_module(self.modules()[name])
         return self[name] if name in self else module.of_name(name)
