@@ -86,7 +86,7 @@ def name_labels(model, dls):
         config.label2id = {n: i for i, n in enumerate(names)}
 
 # %% ../../nbs/train/match.ipynb #m4tch001
-def match_labels(hf, dls):
+def adopt_labels(hf, dls):
     "Check that a classifier and data loaders have the same labels, and name those of a new head."
     have, at = label_order(hf, dls)
     names = list(map(str, dls.vocab or ()))
@@ -129,7 +129,7 @@ def classifier_for(
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")
         tok.padding_side = 'left'
-    match_labels(hf, dls)
+    adopt_labels(hf, dls)
     kind = BertWrapper(hf).kind
     multi = 'multi_label_classification'
     several = getattr(dls, 'multi_label', False)
