@@ -68,12 +68,14 @@ def _scores_of(model, learn, folder, rows):
     if learn: return learn.with_model(model).evaluate()
     if not rows.data or head_of(folder) != 'token_classification': return None
     from rank_bert.data.tables import read_tags
+    from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
     from rank_bert.train.scores import entity_scores
     words, tags = (o[:2000] for o in read_tags(rows.data))
     p = Predictor(model.exported.folder) if hasattr(model, 'exported') else in_pytorch(model, rows.max_length)
-    return entity_scores(tags, p.tag(words))
+    check_kinds(tags, p.labels, rows.data)
+    return entity_scores(tags, p.tag(words), p.labels)
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
 def megabytes(folder:str|Path)->float:

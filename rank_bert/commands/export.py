@@ -62,7 +62,7 @@ def texts_to_compare(
     if file:
         from rank_bert.data.tables import read_lines, read_tags
         if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':
-            return [' '.join(o) for o in read_tags(file)[0][:n]]
+            return read_tags(file)[0][:n]
         return list(text_items(read_lines(file)[:n], texts_per_row(folder)))
     rows = recorded_rows(folder)
     return next(iter(validation_items(rows).values()))[0][:n] if rows else None
