@@ -18,7 +18,9 @@ import numpy as np, pandas as pd, torch
 
 from .bench import random_models, take_turns
 from ..checks import check_name
-from ..ship.export import PACKAGES, PRECISIONS, in_engine, pytorch_engine, why_not
+from ..registry import precisions as all_precisions
+from ..ship.engines import ENGINES
+from ..ship.export import in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
 from ..models.sizes import encoder_params
 from ..settings import batch_shape
@@ -26,7 +28,26 @@ from ..shrink.speed import median_time
 
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
-BACKENDS = dict(torch=tuple(_TORCH_TYPES), **PRECISIONS)
+def backend_precisions()->dict: # Backend -> its precisions
+    "List PyTorch and the engines."
+    return dict(torch=tuple(_TORCH_TYPES)) | {k: v.precisions for k, v in ENGINES.items()}
+
+# %% ../../nbs/commands/bench_infer.ipynb #b3nch001
+def model_runs(
+    models:dict, # Name -> model
+    pairs:list, # Backend and precision
+)->dict: # (name, backend, precision) -> function of a dict of arrays
+    "Prepare models in PyTorch and in engines."
+    runs = {}
+    for k, m in models.items():
+        graph = TextGraph(m)
+        with tempfile.TemporaryDirectory() as d:
+            traced = Path(d)/'model.onnx'
+            if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced)
+            for b, p in pairs:
+                if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
+                else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+    return runs
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
 def bench_infer(
@@ -40,23 +61,17 @@ def bench_infer(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
-    backends = backends or ('torch', *(k for k, v in PACKAGES.items() if find_spec(v)))
-    for b in backends: check_name(b, 'backend', BACKENDS)
-    for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
-    able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
+    backends = backends or ('torch', *(k for k, v in ENGINES.items() if find_spec(v.package)))
+    known = backend_precisions()
+    for b in backends: check_name(b, 'backend', known)
+    for p in precisions: check_name(p, 'precision', all_precisions())
+    def able(b, p): return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
     shapes, tables = [batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
-        runs = {}
-        for k, m in models.items():
-            graph = TextGraph(m)
-            with tempfile.TemporaryDirectory() as d:
-                if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced := Path(d)/'model.onnx')
-                for b, p in pairs:
-                    if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
-                    else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+        runs = model_runs(models, pairs)
         for bs, length in shapes:
             x = TextGraph(models['dense']).sample(bs, length)
             x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}

@@ -14,11 +14,11 @@ from importlib import import_module
 import torch.nn as nn
 
 from ..checks import check_name
-from .export import PACKAGES, PRECISIONS, in_engine, why_not
+from .engines import ENGINES
+from .export import in_engine, why_not
 from .onnx import TextGraph, to_onnx
 from ..io import needs_extra
 from ..models.encoder import linears
-from ..shrink.decomposition import MEASURES
 from ..shrink.latency import LatencyTable, measure_latency
 
 # %% ../../nbs/ship/cost.ipynb #dc000007
@@ -26,7 +26,8 @@ def _layer_in_engine(layer, to, precision):
     "Write a linear layer, dense or factorised, as a graph, and load it; return a function of `(tokens, in)`."
     import onnx
     from onnx import TensorProto, helper, numpy_helper
-    array = lambda t, name: numpy_helper.from_array(t.detach().float().numpy(), name)
+    def array(t, name):
+        return numpy_helper.from_array(t.detach().float().numpy(), name)
     thin = [layer.down, layer.up] if hasattr(layer, 'down') else [layer]
     values = [array(l.weight.T.contiguous(), f'w{i}') for i, l in enumerate(thin)] + [array(layer.bias, 'b')]
     names = ['x', *(f'h{i}' for i in range(len(thin)))]
@@ -47,9 +48,13 @@ def engine_latency(
     **kwargs, # For `measure_latency`, such as tokens=64 for one text at a time
 )->LatencyTable: # One entry for each shape among the linear layers
     "Time the linear layers of a model in an inference engine on this machine."
-    check_name(precision, 'precision', PRECISIONS[check_name(to, 'engine', PACKAGES)])
-    with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
-    if reason := why_not(to, precision): raise ValueError(reason)
+    engine = ENGINES[check_name(to, 'engine', ENGINES)]
+    check_name(precision, 'precision', engine.precisions)
+    with needs_extra(engine.extra):
+        import_module('onnx')
+        import_module(engine.package)
+    reason = why_not(to, precision)
+    if reason: raise ValueError(reason)
     def measure(shapes):
         prepare = partial(_layer_in_engine, to=to, precision=precision)
         return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
@@ -59,8 +64,13 @@ def engine_latency(
         x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
         x['attention_mask'][:] = 1
         return partial(engine, x)
-    times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
+    times = measure([l.shape for l in linears(model)]).times
+    tiles = 32 if precision == 'bf16' else 1
     return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 
-for to in PACKAGES:
-    for precision in PRECISIONS[to]: MEASURES[f'{to}-{precision}'] = partial(engine_latency, to=to, precision=precision)
+def of_name(
+    name:str, # Such as 'onnx-int8'
+): # As `engine_latency`
+    "Make the measure of an engine in a precision, for `MEASURES`."
+    to, _, precision = name.rpartition('-')
+    return partial(engine_latency, to=to, precision=precision)
