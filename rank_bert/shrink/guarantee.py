@@ -25,7 +25,7 @@ def changed_answers(
     dense_out, # Outputs of the dense model `(texts, outputs)`: logits, predictions or embeddings
     small_out, # Those of the compressed model
     kind:str, # A key of `KINDS`, as `predictions` yields it
-    tolerance:float=None, # Least change that counts, for 'regression' and 'embedding'; None there: nearest neighbours
+    tolerance:float=None, # Least change that counts, for numbers and embeddings; None for embeddings: nearest neighbours
 )->np.ndarray: # 1 for each text whose answer changed, else 0
     "Tell which answers changed."
     a, b = (torch.as_tensor(o).detach().cpu().double() for o in (dense_out, small_out))
@@ -58,7 +58,8 @@ class Guarantee:
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):
-        what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else KINDS[self.kind].answers
+        row = KINDS[self.kind]
+        what = row.neighbours if row.embeds and self.tolerance is None else row.answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
         return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
@@ -201,7 +202,7 @@ def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-    grouped:bool=False, # Are texts pairs of a query and a candidate, which stay with their query?
+    kind:str=None, # Key of `KINDS`: the candidates of a 'ranking' stay with their query, and a tagger reads lists of words
 )->tuple: # What to fit to, and texts set aside; of batches, batches of one text
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
@@ -212,7 +213,7 @@ def set_aside(
             "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
             "that it will read to be guaranteed for those")
         return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
-    data = check_data(data)
+    data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (
