@@ -54,13 +54,13 @@ def _match_vocab(hf, folder, tokenizer):
                       f"its token {i} is {token!r}, there {theirs!r}")
 
 # %% ../../nbs/train/match.ipynb #1abe1008
-def label_order(model, dls)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
+def label_order(model, dls, warn=False)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
     "Find the labels of data loaders among those of a model."
     if not (found := list(map(str, getattr(dls, 'vocab', None) or ()))): return [], []
     config = Encoder(model).base.config
     have = [config.id2label[i] for i in range(config.num_labels)]
     if dls.ordered and is_unnamed(have) and len(have) == len(found): return have, [*range(len(have))]
-    at = match_labels(have, found)
+    at = match_labels(have, found, warn)
     return have, None if None in at else at
 
 def check_labels(model, dls):
@@ -106,7 +106,7 @@ def classifier_for(
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")
         tok.padding_side = 'left'
-    (have, at), names = label_order(hf, dls), list(map(str, dls.vocab or ()))
+    (have, at), names = label_order(hf, dls, warn=True), list(map(str, dls.vocab or ()))
     if at not in (None, [*range(len(have))]) or len(names) != len(have):
         raise ValueError(f'the labels are {names} in the data and {have} in the model: '
                          "pass the labels in the model's order, as vocab")
