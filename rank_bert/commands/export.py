@@ -15,7 +15,7 @@ from shlex import quote
 from ..data.facts import GLUE_TASKS
 from ..data.search import is_search_folder, read_search, search_texts
 from .rows import recorded_rows, validation_items
-from ..models.folder import model_config, saved_settings, sentence_class, texts_per_row
+from ..models.folder import MANIFEST, model_config, saved_settings, sentence_class, texts_per_row
 from .shell import command, out_folder, predict_line, say, say_next, text_items
 from ..io import expanded, json_object
 from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows, text_as
@@ -29,7 +29,7 @@ def dense_of(folder:str|Path)->str: # None if it does not say so, or that folder
 
 def recorded(folder:str|Path, key:str): # Its value, or None
     "Look something up in the record of the compressed or exported model in a folder."
-    files = (expanded(folder)/o for o in ('deploy.json', 'results.json'))
+    files = (expanded(folder)/o for o in (MANIFEST, 'results.json'))
     return next((v for f in files if f.is_file() and (v := json_object(f).get(key))), None)
 
 def guarantee_of(folder:str|Path): # `Guarantee`, or None
@@ -43,7 +43,7 @@ TAGGED = '.conll', '.bio', '.iob', '.jsonl', '.json', '.parquet' # files with a 
 
 def head_of(folder): # 'token_classification', 'ranking', or None for any other
     "Tell a tagger and a reranker from other models, without loading them."
-    if (f := expanded(folder)/'deploy.json').is_file(): kind = json_object(f).get('kind')
+    if (f := expanded(folder)/MANIFEST).is_file(): kind = json_object(f).get('kind')
     else:
         config = model_config(folder)
         tags = 'TokenClassification' in str(config.get('architectures'))
@@ -105,7 +105,7 @@ def export(
 # %% ../../nbs/commands/export.ipynb #ce000012
 def is_exported(folder:str|Path)->bool: # Was it written by `export`?
     "Tell an exported folder from that of a saved model."
-    return (expanded(folder)/'deploy.json').is_file()
+    return (expanded(folder)/MANIFEST).is_file()
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(

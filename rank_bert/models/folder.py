@@ -15,6 +15,8 @@ from ..data.facts import GLUE_TASKS
 from ..io import check_file, expanded, json_object
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
+MANIFEST = 'deploy.json' # of an exported folder
+
 def shorten_error(e):
     "Put an error into one line of at most 400 characters."
     return ' '.join(str(e).split()).split(' If this is a private repository')[0][:400]
@@ -134,7 +136,7 @@ def weight_bytes(
         with named_errors(f):
             if check_file(f).suffix == '.safetensors': safe_open(f, 'pt').__enter__()
     if files: return sum(f.stat().st_size for f in files)
-    if (folder/'deploy.json').is_file():
+    if (folder/MANIFEST).is_file():
         raise FileNotFoundError(f'{folder} was exported, and holds a graph instead of weights: predict with it, or '
                                 'pass the folder that it was exported from')
     raise FileNotFoundError(f'{folder} holds no weights that PyTorch reads (*.safetensors or *.bin): save the model '
@@ -156,7 +158,7 @@ def saved_settings(
 # %% ../../nbs/models/folder.ipynb #1abe1010
 def texts_per_row(folder:str|Path)->int: # 1 or 2; None if its folder does not tell
     "Count the texts in a row of what the model in a folder was fine-tuned on."
-    saved, exported = saved_settings(folder), expanded(folder)/'deploy.json'
+    saved, exported = saved_settings(folder), expanded(folder)/MANIFEST
     if exported.is_file() and (n := json_object(exported).get('texts')): return n
     task, own = saved.get('task'), saved.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
