@@ -26,6 +26,7 @@ from .blocks import BlockCall, StopForward, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from ..lowrank.layers import LowRankLinear, refuse_adapters
 from ..see.metrics import finite_weights
+from .judge import changed_on, say_changed
 from .statistics import Moments
 
 # %% ../../nbs/shrink/refit.ipynb #0refit07
@@ -239,9 +240,11 @@ class Refit:
     held_out:int # Texts held out
     seconds:float # Time it took
     kind:str = 'regression' # What the model answers, a key of `KINDS`: the divergence is in its measure
+    changed:dict = None # Answers that changed on the texts held out, from `changed_on`
 
     def __str__(self):
         row, d, on = KINDS[self.kind], self.divergence, f"on {self.held_out:,} others"
+        if self.changed: on += f" ({say_changed(self.changed)})"
         done = f"refitted on {self.samples:,} texts"
         if not self.held_out: return f"{self.kept} {done}"
         if self.kept == 'svd':
@@ -390,5 +393,6 @@ def refit(
     new, told = options[kept], dict(zip(options, found))
     del options # before the copy takes memory
     new = copy.deepcopy(new) # with weights of its own
-    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind)
+    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind,
+        changed_on(dense, new, held) if held else None)
     return new
