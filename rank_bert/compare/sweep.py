@@ -189,7 +189,7 @@ def _scores(self:Sweep, run, job, result):
         (a, kind), (b, _) = outputs_on(job.dense, valid), outputs_on(result.model, small.dls.valid, valid)
         return res | dict(divergence=max(0., KINDS[kind].divergence(a.double(), b.double()).mean().item()))
     if result:
-        expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
+        expected = job.cache.find('predictions', None, lambda: list(predictions([job.dense], valid)))
         pairs = zip(expected, predictions([result.model], valid), strict=True)
         far = mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs)
         return res | dict(divergence=max(0., far))
@@ -213,7 +213,7 @@ def _result(self:Sweep, run, job, about):
         bytes=sum(o.numel()*o.element_size() for o in model.parameters()), map=ranks, architecture=architecture(model),
         flops_per_token=flops_per_token(model, length), latency_ms=None) # until `finish`
     res |= self._scores(run, job, result)
-    if result: res['reused'] = job.cache_hits
+    if result: res['reused'] = job.cache.hits
     if out := result and result.exported:
         res['bytes'] = out.bytes
         res['architecture']['engine'] = [out.engine, out.precision]
