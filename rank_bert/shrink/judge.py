@@ -41,13 +41,12 @@ def answers_to(
     model:nn.Module, # The dense model
     learn:list, # Batches of one text to learn from
     judges:list, # And to judge by
-    shares:dict=None, # Label -> its part of the data, where that is known
 )->dict: # 'learn' and 'judge' -> label -> answers; None where there are no labels
     "Count the answers of the texts that a recipe sees, and warn of labels that it hardly sees."
     if not (learned := label_counts(model, learn)): return None
     judged = label_counts(model, judges) if judges else dict.fromkeys(learned, 0)
     n, total = sum(judged.values()), max(1, sum(learned.values()))
-    if shares is None: shares = {k: v/n for k, v in judged.items() if v > 2} # fewer say little
+    shares = {k: v/n for k, v in judged.items() if v > 2} # fewer say little
     none = [k for k, v in learned.items() if not v]
     few = [k for k, v in learned.items() if v and v/total < shares.get(k, 0)/3]
     for odd, what in (none, 'to no text'), (few, 'to less than a third of its share'):
