@@ -229,7 +229,7 @@ def _settings(source, graph):
         prompts=dict(getattr(Encoder(source.model).st, 'prompts', {})), activation=source.activation, labels=labels,
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
-        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id)
+        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id, unknown_id=tokenizer.unk_token_id)
 
 # %% ../../nbs/ship/export.ipynb #exp0w001
 def _write_modules(source, graph, folder):

@@ -219,7 +219,7 @@ def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-    grouped:bool=False, # Are texts pairs of a query and a candidate, which stay with their query?
+    kind:str=None, # Key of `KINDS`: the candidates of a 'ranking' stay with their query, and a tagger reads lists of words
 )->tuple: # What to fit to, and texts set aside; of batches, batches of one text
     "Split texts at random, so that no text is on both sides, not even in other capitals or with other spaces."
     check_count(n, 'n')
