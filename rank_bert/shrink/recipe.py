@@ -96,7 +96,7 @@ class Job:
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
         if config.max_changed:
             own = None if self.ready else data
-            self.data, self.aside = set_aside(own, seed=config.seed, grouped=self.encoder.kind == 'ranking')
+            self.data, self.aside = set_aside(own, seed=config.seed, kind=self.encoder.kind)
 
     @property
     def dense(self): return self.encoder.model
