@@ -25,6 +25,7 @@ from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import linears
 from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
+from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -135,6 +136,7 @@ class Job:
 
     def _choose_texts(self):
         if self.data is None or self.ready: return Read()
+        finite_weights(self.dense)
         cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
         if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
