@@ -319,7 +319,7 @@ class ExportConfig(Settings):
     to:name_in('auto', ENGINES.names, 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
     precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
-    max_divergence:Positive=.01 # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
+    max_divergence:Positive=.01 # Largest mean divergence (nats, or 1 - cosine) that auto accepts, with 1 label in 100 changed
 
 @dataclass
 class Masking(Settings):
