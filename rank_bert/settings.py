@@ -25,6 +25,7 @@ from fastcore.docments import ann_parts, docments
 
 from .checks import check_count, check_fraction, check_name, check_positive, short_repr
 from .io import expanded
+from .registry import ENGINES, precisions
 
 # %% ../nbs/settings.ipynb #5e771006
 _running = ContextVar('running command', default=None)
@@ -51,8 +52,13 @@ def option(
 # %% ../nbs/settings.ipynb #5e771009
 class ArgType:
     "A type of argument: `parse` reads the text from the shell, `check(value, name)` checks every value but None."
-    def __init__(self, parse, check, metavar='TEXT'):
-        self.parse, self.check, self.metavar, self.__name__ = parse, check, metavar, parse.__name__
+    def __init__(self, parse, check, metavar='TEXT'): # a text, or what lists the names to choose from
+        self.parse = parse
+        self.check = check
+        self._metavar = metavar
+        self.__name__ = parse.__name__
+    @property
+    def metavar(self): return f"{{{','.join(self._metavar())}}}" if callable(self._metavar) else self._metavar
     def __call__(self, text): return self.parse(text)
     def __repr__(self): return self.__name__
 
@@ -78,6 +84,14 @@ def text_as(
 def one_of(*names)->type:
     "Make the type of an argument that takes one of `names`."
     return Annotated[str, dict(choices=names)]
+
+def name_in(
+    *names, # Names, or functions that list those of a table now
+)->ArgType:
+    "Make the type of an argument that takes a name of a table that you may add to."
+    def known(): return [k for o in names for k in (o() if callable(o) else [o])]
+    def check(value, name): return check_name(value, name, known())
+    return ArgType(str, check, known)
 
 # %% ../nbs/settings.ipynb #5e771019
 _PLAIN = {bool: (bool, 'True or False'), int: (Integral, 'a whole number'), float: (Real, 'a number'),
@@ -214,7 +228,7 @@ class Rows(Settings):
     valid:ArgType(str, noop, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
     drop_empty:bool=False # Leave out the rows of a file without a label or a text
-    texts:text_as('FILE')=None # Or texts without labels: a file, one a line (a tab splits a pair), or a folder as BEIR's
+    texts:text_as('FILE')=None # Or texts without labels: lines (a tab splits a pair), a csv, tsv or jsonl table, or a folder as BEIR's
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
     tokenizer:text_as('NAME|FOLDER')=None # Tokenizer other than the model's own
@@ -224,6 +238,7 @@ class Rows(Settings):
         about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression,
                      drop_empty=self.drop_empty)
         for k in (k for k, v in about.items() if v not in (None, False) and not self.data):
+            if self.texts and k in ('text_cols', 'label_col'): continue # of a table
             raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
         for a, b in [('task', 'data'), ('task', 'texts'), ('data', 'texts')]:
             if getattr(self, a) and getattr(self, b): raise ValueError(f'pass {option(a)} or {option(b)}, not both')
@@ -301,8 +316,8 @@ class Output(Settings):
 @dataclass
 class ExportConfig(Settings):
     "The form in which a model is exported."
-    to:one_of('auto', 'onnx', 'openvino', 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
-    precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto' # auto takes the fastest that agrees with PyTorch
+    to:name_in('auto', ENGINES.names, 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
+    precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
     max_divergence:Positive=.01 # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
 
@@ -348,7 +363,7 @@ class CompressConfig(Settings):
     speed_engine:text_as('ENGINE') = None # What the speedup is in: pytorch, onnx, openvino-fp32, onnx-int8 ... (default: pytorch)
     speed_batch:Batch = '1x32' # Texts x tokens of the batch that the speedup is measured on
     confidence:OpenFraction = .95 # Probability with which max_changed is kept
-    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)
+    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine, or squared error)
     allocator:str = 'default' # How layers share it: uniform, energy, optimal, or default: optimal with kfac, else uniform
     cost:Cost = 'params' # What the budget counts: params, latency, or an engine such as onnx-int8
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none

@@ -43,7 +43,7 @@ def open_for_recipe(
     if not chosen:
         own = sentence_class(folder) # tokenises texts itself
         if own and is_search_folder(rows.texts): texts = rows.texts
-        else: texts = texts_to_compare(folder, rows.texts, rows.n_train) if rows.texts else None
+        else: texts = texts_to_compare(folder, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
         model, tok, _ = open_model(folder, rows.tokenizer)
         if texts: tok = tok or get_tokenizer(folder) # which says what is missing
         if own:

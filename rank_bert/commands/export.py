@@ -54,16 +54,21 @@ def head_of(folder): # 'token_classification', 'ranking', or None for any other
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     folder:str|Path, # Folder of a saved model
-    file:str|Path=None, # Text file, or folder of a search task
+    file:str|Path=None, # Text file, table, or folder of a search task
     n:int=256, # Texts at most; None for all
+    text_cols:list=None, # Of a table; default: as in training, or found
+    label_col:str=None, # Of a table; default: as in training, or label
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     if is_search_folder(file): return search_texts(read_search(file))[:n]
     if file:
-        from rank_bert.data.tables import read_lines, read_tags
+        from rank_bert.data.tables import file_texts, read_lines, read_tags
         if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':
             return [' '.join(o) for o in read_tags(file)[0][:n]]
-        return list(text_items(read_lines(file)[:n], texts_per_row(folder)))
+        saved, each = saved_settings(folder), 1 if sentence_class(folder) == 'SentenceTransformer' else texts_per_row(folder)
+        cols = text_cols or saved.get('text_cols'), label_col or saved.get('label_col') or 'label'
+        found = file_texts(file, *cols, each)
+        return list(text_items(read_lines(file)[:n], each)) if found is None else found[:n]
     rows = recorded_rows(folder)
     return next(iter(validation_items(rows).values()))[0][:n] if rows else None
 
@@ -72,7 +77,7 @@ def texts_to_compare(
 def export(
     folder:str, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     form:ExportConfig=ExportConfig(),
-    rows:Rows.include('max_length', 'tokenizer', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
+    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
@@ -85,8 +90,8 @@ def export(
     was = expanded(folder).resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
-    compared = texts_to_compare(folder, rows.texts) if 'auto' in (form.to, form.precision) else None
-    if config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    tried, compared = config.max_changed or 'auto' in (form.to, form.precision), None
+    if tried: compared = texts_to_compare(folder, rows.texts, None if config.max_changed else 256, rows.text_cols, rows.label_col)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')

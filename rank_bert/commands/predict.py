@@ -67,16 +67,21 @@ def evaluate_search(
     folder:str, # Folder of a sentence encoder, or of its export
     data:str, # Folder in BEIR's layout
     dense:str=None, # Folder of the dense model
+    keep_self:bool=False, # As for `search_scores`
 )->dict: # Scores; with a dense model also those of it, and of the small model's queries on its index
     "Score what a sentence encoder finds in a search task."
     from rank_bert.compare.embedding_sweep import open_encoder
     from rank_bert.data.search import read_search
-    from rank_bert.see.search import compare_search, encode_search, search_scores
+    from rank_bert.see.search import compare_search, encode_search, kind_of, own_documents, search_scores
     from rank_bert.ship.runtime import Predictor
     task = read_search(data)
+    if (n := len(own_documents(task))) and not keep_self:
+        say(f'{n:,} queries are documents too, by their ids: their own document is left out of what they find')
     model, *other = (Predictor(o) if is_exported(o) else open_encoder(o)[0] for o in (folder, dense) if o)
-    if not other: return search_scores(*(encode_search(model, task, o) for o in ('query', 'document')), task).mean().to_dict()
-    table = compare_search(*other, model, task)
+    if not other:
+        both = (encode_search(model, task, o) for o in ('query', 'document'))
+        return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
+    table = compare_search(*other, model, task, keep_self=keep_self)
     more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
     return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
 
@@ -86,6 +91,7 @@ def evaluate(
     rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
     fit:Fit.include('bs')=Fit(bs=64),
     dense:text_as('FOLDER')=None, # Dense model of its guarantee (default: what it was compressed from)
+    keep_self:bool=False, # In a search: may a query find the document with its own id, which nobody judged?
 )->dict: # Metric to value, and `guarantee`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
     An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
@@ -96,7 +102,7 @@ def evaluate(
     Example: rank-bert-evaluate tuned --data test.csv"""
     model_config(folder)
     if is_search_folder(rows.data):
-        res = evaluate_search(folder, rows.data, dense or dense_of(folder))
+        res = evaluate_search(folder, rows.data, dense or dense_of(folder), keep_self)
         say_scores(res)
         return res
     if (rows.data or not rows.task) and head_of(folder) and (found := evaluate_head(folder, rows, fit.bs, dense)):
@@ -198,6 +204,8 @@ def warn_of_words(
         "cut the vocabulary for texts like these")
 
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
+_FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
+
 @command
 def predict(
     folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
@@ -212,17 +220,15 @@ def predict(
     if not texts and not rows.data:
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
+    if file := next((o for o in texts if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
+        raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
     n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(check_texts(texts)), n)
     else:
-        from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
-        table, saved = read_file(rows.data), saved_settings(folder)
-        cols = rows.text_cols or saved.get('text_cols') or find_text_cols(table, [])
-        check_text_cols(cols, saved.get('label_col') or [])
-        if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
-        found = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
-        items = found[0] if len(found) == 1 else list(zip(*found))
+        from rank_bert.data.tables import read_file, table_texts # imports pandas
+        saved = saved_settings(folder)
+        items = table_texts(read_file(rows.data), rows.text_cols or saved.get('text_cols'), saved.get('label_col') or 'label', n)
     def each():
         for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
             if i == 0: warn_of_words(folder, o)

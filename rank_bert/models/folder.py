@@ -41,6 +41,7 @@ def encoder_folder(
     p = expanded(folder)
     if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
     if not p.is_dir(): raise FileNotFoundError(f'no model folder {folder}')
+    sentence_class(p) # refuses a `CrossEncoder` of modules
     if (f := p/'config.json').exists() and '__version__' not in json_object(f): return p # else 0_Transformer has it
     why = 'has no config.json: it is not the folder of a saved model'
     if (f := p/'modules.json').is_file():
@@ -81,6 +82,16 @@ def model_config(
     raise ValueError(f'{folder} holds a model of timm: pass the folder of one that transformers saved')
 
 # %% ../../nbs/models/folder.ipynb #f01d0e04
+def refuse_modules(
+    names:list, # Classes of the modules of a `CrossEncoder`
+):
+    "Raise `ValueError` for a `CrossEncoder` that is more than a transformers model with a head."
+    if len(names) < 2: return
+    k = names.index('Pooling') + 1 if 'Pooling' in names else 0
+    part = f'SentenceTransformer(modules=[*model][:{k}]), and build CrossEncoder(modules=[*small, *[*model][{k}:]]) of the result'
+    raise ValueError(f"a CrossEncoder of the modules {', '.join(names)} scores behind its encoder, and we take those that are one "
+        f"transformers model with a head: pass the encoder in it, {part if k else 'model[0].model'}")
+
 def sentence_class(
     name:str|Path, # Folder of a saved model, or a name
     **kwargs # For a name: as for `hf_hub_download`
@@ -93,7 +104,10 @@ def sentence_class(
         except (OSError, errors.EntryNotFoundError, errors.HFValidationError): return None
     if not find('modules.json'): return None
     f = find('config_sentence_transformers.json')
-    return str((json_object(f) if f else {}).get('model_type', 'SentenceTransformer'))
+    saved = str((json_object(f) if f else {}).get('model_type', 'SentenceTransformer'))
+    with named_errors(name):
+        if saved == 'CrossEncoder': refuse_modules([o['type'].rpartition('.')[2] for o in json_object(find('modules.json'), list)])
+    return saved
 
 # %% ../../nbs/models/folder.ipynb #ee1fd84c
 _FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2vec-text', 'longformer', 'mpnet')

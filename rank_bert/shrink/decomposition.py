@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_name, check_positive
 from ..models.encoder import linears, open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
@@ -27,7 +27,7 @@ from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit
-from ..registry import Registry
+from ..registry import Registry, engine_forms
 
 # %% ../../nbs/shrink/decomposition.ipynb #491f133e
 class Lazily(Mapping):
@@ -75,8 +75,8 @@ class Decomposition:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposition.ipynb #2a1300e3
-MEASURES = Registry('cost', { # name -> function of a model that measures a function of (rank, out, in)
-    'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
+# name -> function of a model that measures a function of (rank, out, in)
+MEASURES = Registry('cost', {'rank_bert.ship.cost': engine_forms})
 
 @MEASURES.add('latency')
 def latency_of(
@@ -147,7 +147,7 @@ class CompressionRecord:
     neurons:dict = None # Neurons of the feed-forward parts that have fewer than the config says
     heads:dict = None # Heads, and their features, of the attention blocks that differ from the config
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
-    angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
+    kind:str = 'regression' # What the model answers, a key of `KINDS`: the loss is in its measure
     recipe:str = None # The whole recipe
     cut:int = 0 # Texts of which it learned one sentence, see `pieces`
     words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
@@ -162,9 +162,10 @@ class CompressionRecord:
 # %% ../../nbs/shrink/decomposition.ipynb #95d41c8a
 @patch
 def __str__(self:CompressionRecord):
-    predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
-    if self.nats and self.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
-    measured = self.angle and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
+    row, predicted = KINDS[self.kind], f"cost {self.predicted:.4g}"
+    if self.nats: predicted = f"loss increase {self.predicted:.4g} {row.measure}"
+    if self.nats and row.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
+    measured = row.embeds and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
     how = f"recipe {self.recipe or self.method!r}, allocator {self.allocator!r}"
     if not measured: how += f", predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
@@ -233,7 +234,7 @@ def truncate(self:Decomposition,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     new.compression = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start, angle=Encoder(self.model).embeds)
+        seconds=time.time() - start, kind=Encoder(self.model).kind or 'regression')
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

@@ -11,6 +11,7 @@ __all__ = ['PARTS', 'part', 'parse', 'recipes']
 import ast, copy, inspect, re, time
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 import pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
@@ -24,7 +25,7 @@ from ..models.batches import split_batch, warn_few
 from ..models.encoder import linears
 from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
-from ..registry import Registry
+from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
@@ -86,7 +87,8 @@ class Job:
         if config.side != 'both' and not self.encoder.embeds:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
-        elif config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
+        elif isinstance(data, (str, Path)): data = check_data(data) # a table
+        if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
         if config.max_changed:
@@ -229,7 +231,7 @@ class Part:
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
     'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
     'rank_bert.shrink.axes': 'axes',
-    'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
+    'rank_bert.ship.parts': precisions,
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 
 def part(
