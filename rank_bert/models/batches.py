@@ -148,7 +148,9 @@ def check_data(
     if isinstance(data, Iterator): data = chain(first, data)
     rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
     n = 0 if kind == 'token_classification' else None
-    return text_rows(rows(data), n, 'data') if are_texts(rows(first)) else data
+    some = first[0] if first and isinstance(first[0], (list, tuple)) else first
+    missing = some and all(o is None or isinstance(o, (str, float)) for o in some) # or a text, in a pair
+    return text_rows(rows(data), n, 'data') if missing or are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
