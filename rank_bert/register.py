@@ -84,7 +84,7 @@ def enter_quantizer():
 
 def enter_model_types():
     "Register the configuration of pooled classifiers."
-    base, kind = import_module('transformers.configuration_utils').PretrainedConfig, 'pooled-classifier'
+    base, kind = import_module('transformers.configuration_utils').PreTrainedConfig, 'pooled-classifier'
     config = deferred(base, 'rank_bert.models.classifier', 'PooledConfig', model_type=kind)
     sys.modules['transformers.models.auto.configuration_auto'].AutoConfig.register(kind, config, exist_ok=True)
 
@@ -146,7 +146,7 @@ def _add_step(module, names, method, then, broken):
     "Add a step to a method of classes that have yet to be imported."
     after_import(module, lambda: [after_saving(getattr(sys.modules[module], k), method, then) for k in names], broken)
 
-_add_step('transformers.configuration_utils', ['PretrainedConfig'], 'save_pretrained', lock_folder,
+_add_step('transformers.configuration_utils', ['PreTrainedConfig'], 'save_pretrained', lock_folder,
     'it compresses and opens no model')
 _add_step('transformers.modeling_utils', ['PreTrainedModel'], 'save_pretrained', add_card, 'models get no card')
 _add_step('sentence_transformers', ['CrossEncoder', 'SentenceTransformer'], 'save', add_card, 'models get no card')

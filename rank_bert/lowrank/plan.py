@@ -12,7 +12,7 @@ import copy, re, warnings
 from collections.abc import Mapping
 import pandas as pd, torch.nn as nn
 from fastcore.basics import patch
-from transformers import PretrainedConfig
+from transformers import PreTrainedConfig
 from ..checks import check_count
 from ..models.encoder import is_linear, linears, open_linears
 from ..models.kinds import Encoder
@@ -174,7 +174,7 @@ def record_plan(
     if again or '_tied_weights_keys' in vars(enc): declare_tied(enc, again)
     if again: sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
     for m in enc.modules(): # other models may share its configs
-        if isinstance(getattr(m, 'config', None), PretrainedConfig): m.config = copy.deepcopy(m.config, memo)
+        if isinstance(getattr(m, 'config', None), PreTrainedConfig): m.config = copy.deepcopy(m.config, memo)
     record, parts = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes), [m for m in enc.modules()
         if isinstance(m, PreTrainedModel)]
     for m in parts: # what transformers does to weights before it writes them has no meaning for factors
