@@ -10,8 +10,9 @@ __all__ = ['PARTS', 'part', 'read_options', 'check_order', 'parse', 'recipes']
 # %% ../../nbs/shrink/recipe.ipynb #24rec003
 import ast, copy, inspect, re, time
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 import pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
 from ..data.search import is_search_folder, pieces, read_search, search_texts
@@ -19,11 +20,12 @@ from ..duration import say_duration
 from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul, gram_svd
 from ..lowrank.plan import expand_fixed_ranks
-from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, each_text, judges
-from ..models.batches import split_batch, warn_few
+from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
+from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import linears
 from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
+from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
@@ -32,10 +34,43 @@ from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
 from .decomposition import Decomposition, check_cost, record_of
 from .prune import NEURON_STATISTICS
-from .guarantee import set_aside
+from .guarantee import set_aside, unseen_texts
+from .judge import answers_to
 from .latency import timed_call
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec009
+class Cache:
+    "Keep the latest of each kind of thing that was computed, and note what was found again."
+    def __init__(self): self.kept, self.hits = {}, []
+
+    def put(self, kind, key, value): self.kept[kind] = key, value
+
+    def find(self,
+        kind, # What it is; we keep the latest of each kind
+        key, # Which one of this kind
+        make, # Function without arguments that makes it
+        name=None, # What to note when it is found; default: `kind`
+    ):
+        "Look up what `make()` gave, or call it."
+        if kind in self.kept and self.kept[kind][0] == key:
+            self.hits.append(name or kind)
+            return self.kept[kind][1]
+        self.kept.pop(kind, None) # before the new one takes memory
+        self.put(kind, key, make())
+        return self.kept[kind][1]
+
+    def keep_only(self, *kinds):
+        "Forget all other kinds."
+        self.kept = {k: v for k, v in self.kept.items() if k in kinds}
+
+class Read(NamedTuple):
+    "What a job reads, once."
+    learn:list = None # Batches of one text, to learn from
+    judges:list = None # And to judge by
+    cut:int = 0 # Texts of which it learns one sentence
+    sums:set = frozenset() # Checksums of the whole texts to judge by
+    answers:dict = None # What the dense model answers to them, from `answers_to`
+
 class Job:
     "What stays while recipes run: the dense model, what they learn from, and what was computed."
     def __init__(self,
@@ -43,77 +78,96 @@ class Job:
         data=None, # Texts or batches to learn from, a learner, or a `Calibration` or `Decomposition` of the model
         config:CompressConfig=CompressConfig(), # How to keep a limit; each run may have a limit of its own
         progress:bool=True, # Show progress bars?
-        statistics:tuple=None, # What to calibrate; all statistics when None
+        parts:list=None, # Parts of a recipe, from `parse`: what they need is calibrated, all statistics when None
         lr:float=None, # Largest learning rate of parts that train; default: by where the weights come from
         load_or_make=None, # Gets the function that calibrates the dense model; may read what it made before
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
         once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
         self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
-        self.config, self.progress, self.statistics, self.lr = config, progress, statistics, lr
-        self.load_or_make, self.may_stop, self.once, self.began = load_or_make, may_stop, once, time.time()
+        self.config, self.progress, self.parts, self.lr = config, progress, parts, lr
+        self.load_or_make, self.once, self.began = load_or_make, once, time.time()
+        self.may_stop = may_stop and not config.max_changed # a search goes on to the next budget
         if config.side != 'both' and not self.encoder.embeds:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
         elif isinstance(data, (str, Path)): data = check_data(data) # a table
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
-        self.data, self.aside, self.cut, self.parts = data, None, 0, None
-        if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
-            kind=self.encoder.kind)
-        self.cache, self.results, self.cache_hits = {}, {}, []
+        self.data, self.aside, self.cache, self._read = data, None, Cache(), None
+        if config.max_changed:
+            own = None if self.ready else data
+            self.data, self.aside = set_aside(own, seed=config.seed, kind=self.encoder.kind)
 
-    dense = property(lambda self: self.encoder.model)
-    seconds = property(lambda self: time.time() - self.began)
+    @property
+    def dense(self): return self.encoder.model
 
-    @cached_property
-    def split(self)->tuple: # Two lists of batches of one text; of None, if there are none
-        "Read the data, choose texts, and leave out one in eight to judge by, when a part first asks for them."
-        if self.data is None or self.ready: return None, None
-        data, n, seed = self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
-        how = 'random' if self.encoder.embeds or self.encoder.kind == 'ranking' else 'longest'
+    @property
+    def seconds(self): return time.time() - self.began
+
+    @property
+    def texts(self): return self.read().learn
+
+    @property
+    def judges(self): return self.read().judges
+
+    @property
+    def judged(self): return self.read().sums
+
+    @property
+    def cut(self): return self._read.cut if self._read else 0
+
+    @property
+    def answers(self): return self._read.answers if self._read else None
+
+    @property
+    def statistics(self)->tuple: # None for all
+        "List the statistics that the parts need."
+        wants = [p.statistics for p in self.parts or () if p.needs]
+        if self.parts is None or None in wants: return None
+        return tuple(dict.fromkeys(k for w in wants for k in w))
+
+    def read(self)->Read:
+        "Read the data, choose texts, and leave out one in eight to judge by, once; say how long the parts take."
+        if self._read is None:
+            self._read = self._choose_texts()
+            if self.parts and self._read.learn and self.progress is not False: self.say_duration(self._read.learn)
+        return self._read
+
+    def _choose_texts(self):
+        if self.data is None or self.ready: return Read()
+        finite_weights(self.dense)
+        cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
         if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
-            drawn, n = [data[i] for i in sorted(order[:n].tolist())], None
+            drawn = [data[i] for i in sorted(order[:n].tolist())]
             data = pieces(drawn, seed, prompts=self.encoder.prompts.values())
-            self.cut = sum(a != b for a, b in zip(data, drawn))
-        texts = choose_texts(batches_from(self.dense, data), n, how, seed=seed)
+            cut = sum(a != b for a, b in zip(data, drawn))
+            texts, whole = (choose_texts(batches_from(self.dense, o), None) for o in (data, drawn))
+        elif self.encoder.embeds or self.encoder.kind == 'ranking': # where long texts help less, and queries stay whole
+            texts = whole = choose_texts(batches_from(self.dense, data), n, seed=seed)
+        else:
+            learn, apart = draw_texts(batches_from(self.dense, data), n, seed)
+            warn_few(self.dense, learn + apart)
+            return Read(learn, apart, 0, {*text_sums(each_text(apart))}, answers_to(self.dense, learn, apart))
         warn_few(self.dense, texts)
-        if self.learner and self.aside:
-            ids = lambda o: tuple(split_batch(o)[0]['input_ids'].flatten().tolist())
-            seen = set(map(ids, self.aside)) # validation texts may be among the training rows
-            texts = [o for o in texts if ids(o) not in seen]
-        whole = batches_from(self.dense, drawn) if self.cut else texts
-        learn, apart = ([texts[i] for i in o] for o in judges([*each_text(whole)]))
-        if self.parts: self.say_duration(learn)
-        return learn, apart
-
-    texts = property(lambda self: self.split[0]) # to learn from
-    judges = property(lambda self: self.split[1]) # to judge by
+        rows = list(each_text(whole))
+        learn, apart = judges(rows)
+        sums = {*text_sums(rows[i] for i in apart)}
+        return Read([texts[i] for i in learn], [texts[i] for i in apart], cut, sums)
 
     def with_words(self,
         model:nn.Module, # The dense model with another vocabulary, and its tokenizer; not copied
+        texts:list, # The texts that it learns from, unless a learner has them
     ):
         "Go on with the dense model, the texts and the learner in other words."
         new = copy.copy(self)
-        new.__dict__.pop('split', None)
-        new.encoder, new.load_or_make, new.cache, new.results = Encoder(model), None, {}, {}
+        new.encoder, new.load_or_make, new.cache, new._read = Encoder(model), None, Cache(), None
+        new.data = texts
         if self.learner:
             new.data = new.learner = self.learner.with_model(model)
-            new.aside = self.aside and [split_batch(o)[0] for o in choose_texts(new.learner.dls.valid, None)]
+            new.aside = self.aside and unseen_texts(new.learner, self.learner)
         return new
-
-    def cached(self,
-        kind:str, # What it is; we keep the latest of each kind
-        key, # Which one of this kind
-        make, # Function without arguments that makes it
-    ):
-        "Look up what `make()` gave, or call it."
-        if kind in self.cache and self.cache[kind][0] == key: self.cache_hits.append(kind)
-        else:
-            self.cache.pop(kind, None) # before the new one takes memory
-            self.cache[kind] = key, make()
-        return self.cache[kind][1]
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec034
 @dataclass
@@ -139,10 +193,10 @@ class Step:
     def model(self): return self.result.model
 
     def cached(self,
-        kind:str, key, make # As for `Job.cached`
+        kind:str, key, make # As for `Cache.find`
     ):
         "Look up what `make()` gave for this model, or call it."
-        return self.job.cached(kind, (self.result.key, key), make)
+        return self.job.cache.find(kind, (self.result.key, key), make)
 
     def calibration(self)->Calibration:
         "Calibrate the model on the texts, once."
@@ -362,10 +416,11 @@ def check(self:Job,
     if config.speedup: check_head(self.dense)
     if isinstance(data, Decomposition):
         data.check(self.dense, (parts[0].chooses or [parts[0].name])[-1])
-        self.cache['decomposition'], data = (((), data.method), data), data.calibration
+        self.cache.put('decomposition', ((), data.method), data)
+        data = data.calibration
     elif self.ready and any(p.needs for p in parts): data.check(self.dense) # 'svd' looks at nothing
     if isinstance(data, Calibration):
-        self.cache['calibration'] = ((), None), data.to(next(self.dense.parameters()).device)
+        self.cache.put('calibration', ((), None), data.to(next(self.dense.parameters()).device))
     check_recipe(parts, config, self.data is not None and not self.ready, self.learner is not None, self.ready)
     for kinds in (p.chooses for p in parts if p.chooses):
         method = next((k for k in kinds if k not in NARROWS), None)
@@ -400,6 +455,16 @@ def say_duration(self:Job, texts:list)->float: # batches of one text -> seconds
     return total
 
 # %% ../../nbs/shrink/recipe.ipynb #rec41005
+def settings_read(
+    part:Part, # A part
+    config:CompressConfig, # Its limit, and how to keep it
+)->str: # Empty for a part that reads none
+    "Name the settings that a part reads: all but the seed where it shrinks, else what chooses the texts."
+    if part.shrinks: return repr(replace(config, seed=0))
+    return f'{config.n_samples} {config.side}' if part.needs == 'texts' else ''
+
+def _applied(p, step, done, key): return replace(p.apply(step), done=done, key=key)
+
 def run(
     job:Job, # What stays
     parts:list, # From `parse`
@@ -407,19 +472,19 @@ def run(
     start:Result=None, # What the first parts have made; default: nothing is done
 )->Result:
     "Run the parts of a recipe one after the other."
-    result, old, job.results = start or Result(job.dense), job.results, {}
-    for p, own in list(planned(parts, config))[len(result.done):]:
-        shrunk, done = p.shrinks or any(k[1] for k in result.key), (*result.done, str(p))
-        key = *result.key, (str(p), shrunk and own.budget, p.ranks and own.allocator)
-        if key in old: job.cache_hits.append(p.name)
-        result = old[key] if key in old else replace(p.apply(Step(result.job or job, result, own)), done=done, key=key)
-        if not p.last: job.results[key] = result
+    result = start or Result(job.dense)
+    for i, (p, own) in enumerate(planned(parts, config)):
+        if i < len(result.done): continue
+        key = *result.key, (str(p), settings_read(p, own))
+        step, done = Step(result.job or job, result, own), (*result.done, str(p))
+        make = partial(_applied, p, step, done, key)
+        result = make() if p.last else job.cache.find((i, 'part'), key, make, p.name)
     new = result.model
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
     done = record_of(new) if result.job else getattr(new, 'compression', None)
     if new is not job.dense and done is not None:
-        new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut,
+        new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut, answers=job.answers,
             budget=config.budget or done.budget, words=result.job and result.job.encoder.tokenizer.kept_words)
     if result.exported: new.exported = result.exported
     return result

@@ -203,7 +203,7 @@ def words_part(step, keep:int=None, coverage:float=None):
     if coverage: check_fraction(coverage, 'coverage of words')
     if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
     if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
-    else: texts = job.data = check_data(job.data, job.encoder.kind)
+    else: texts = check_data(job.data, job.encoder.kind)
     if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
     tok, rows = items.tokenizer if items else job.encoder.tokenizer, prompted(job.dense, texts)
@@ -237,5 +237,5 @@ def words_part(step, keep:int=None, coverage:float=None):
         mean = lambda ids: float(np.mean([*map(len, ids)]))
         short.kept_words = replace(short.kept_words, coverage=float(held[sorted(without)].sum()/held.sum()),
             before=mean(ids[9::10]), after=mean(encoded(old.cut(without)[0], rows[9::10])))
-    job = job.with_words(cut_model(job.dense, short, new))
+    job = job.with_words(cut_model(job.dense, short, new), texts)
     return replace(step.result, model=job.dense, job=job)
