@@ -71,6 +71,7 @@ class FlowTrace(TorchFunctionMode):
         return out
 
 # %% ../../nbs/models/flow.ipynb #flow0014
+def _any_bent(flows): return any(f.bent for f in flows)
 def _first_of(flows, *kinds):
     return next((f for k in kinds for f in flows if f.kind == k), None)
 
@@ -114,12 +115,12 @@ def combine(self:FlowTrace,
     strong = _first_of(flows, 'context', 'scores', 'bias')
     if strong and not residual:
         self.end(f for f in flows if f.names != strong.names)
-        return strong._replace(bent=any(f.bent for f in flows if f.kind == strong.kind))
+        return strong._replace(bent=_any_bent(f for f in flows if f.kind == strong.kind))
     own = [f for f in flows if f.kind != 'position'] or flows
     most = max(own, key=lambda f: len(f.names))
     by_neuron = len(own) == len(flows) and all(f.by_neuron for f in flows)
     if 'tokens' not in kinds and all(set(f.names) <= set(most.names) for f in own):
-        return most._replace(bent=any(f.bent for f in flows), by_neuron=by_neuron)
+        return most._replace(bent=_any_bent(flows), by_neuron=by_neuron)
     if op in ('mul', 'imul') and kinds == ['linear']*2: # the gate is the one that a function bent
         up, gate = sorted(flows, key=lambda f: f.bent)
         return Flow('gated', up.names + gate.names, True, by_neuron)
