@@ -25,6 +25,7 @@ from ..models.batches import are_texts, batches_from, buckets, check_data, each_
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
+from ..lowrank.record import record_of, write_record
 from .recipe import part
 
 # %% ../../nbs/shrink/heal.ipynb #89dd974d
@@ -212,8 +213,7 @@ def heal(
         healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
-    new.heal = done
-    if (record := getattr(new, 'compression', None)) is not None: new.compression = replace(record, heal=done)
+    write_record(new, replace(record_of(new), heal=done))
     return new
 
 # %% ../../nbs/shrink/heal.ipynb #4ff108ba
@@ -224,5 +224,5 @@ def heal_part(step, minutes:float=10, steps:int=None, lr:float=None):
     texts = job.learner.dls.train.new() if job.learner else job.data
     if iter(texts) is texts: texts = [*job.texts, *job.judges] # a generator, which was read
     new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
-    if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
+    if record_of(new).heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

@@ -9,7 +9,7 @@ __all__ = ['refit']
 
 # %% ../../nbs/shrink/refit.ipynb #0refit03
 import copy, math, time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -25,6 +25,7 @@ from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, t
 from .blocks import BlockCall, StopForward, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from ..lowrank.layers import LowRankLinear, refuse_adapters
+from ..lowrank.record import record_of, write_record
 from ..see.metrics import finite_weights
 from .statistics import Moments
 
@@ -239,6 +240,8 @@ class Refit:
     held_out:int # Texts held out
     seconds:float # Time it took
     angle:bool = False # Is the divergence one minus the cosine of embeddings? Else it is in nats
+    def __post_init__(self): # JSON has texts as keys, and no NaN
+        self.divergence = {None if k == 'null' else k: math.nan if v is None else v for k, v in self.divergence.items()}
 
     def __str__(self):
         done, d, on = f"refitted on {self.samples:,} texts", self.divergence, f"on {self.held_out:,} others"
@@ -355,7 +358,7 @@ def refit(
     holdout:float|list=.125, # Fraction of the texts to judge by, or batches of others; 0 to keep the refit in any case
     n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
-)->nn.Module: # A new model, with a `Refit` as its `.refit`
+)->nn.Module: # A new model, with a `Refit` in its record, as `.compression.refit`
     "Fit the factorised layers of an encoder, in order, to what the dense model computed."
     start = time.time()
     check_fraction(mix, 'mix')
@@ -390,5 +393,6 @@ def refit(
     new, told = options[kept], dict(zip(options, found))
     del options # before the copy takes memory
     new = copy.deepcopy(new) # with weights of its own
-    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, angle)
+    done = Refit(told, kept, len(fit), len(held), time.time() - start, angle)
+    write_record(new, replace(record_of(small), refit=done))
     return new

@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/glue_learner.html.md"""
 __all__ = ['glue_learner', 'text_learner']
 
 # %% ../../nbs/train/glue_learner.ipynb #1db3661a
+import os
 from inspect import signature
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from ..data.facts import glue_source, glue_task
 from ..data.glue import glue_dls, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
 from ..models.opener import get_tokenizer
-from ..models.folder import is_model_folder
+from ..models.folder import as_saved
 from ..settings import option
 from .learner import EncoderLearner, encoder_learner
 
@@ -26,9 +27,9 @@ from .learner import EncoderLearner, encoder_learner
 def _tokenizer_for(model, source, tokenizer):
     "Find the tokenizer, and tell whether it is the sample's instead of the model's own."
     if tokenizer is not None:
-        return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
+        return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, os.PathLike)) else tokenizer, False
     named = not isinstance(model, nn.Module)
-    folder = named and is_model_folder(model) # refuses a folder of another library
+    folder = named and as_saved(model) # refuses a folder of another library
     if str(source) == 'sample' and not folder: return sample_tokenizer(), True
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
