@@ -26,13 +26,13 @@ from ..checks import check_count
 from .hub import export_card
 from .onnx import TextGraph, check_graph, quantize_onnx, to_onnx
 from .openvino import to_openvino
-from .runtime import (ENGINES, INSTRUCTIONS, MANIFEST, PROCESSORS, Predictor, VERSION, processor_of,
+from .runtime import (ENGINES, INSTRUCTIONS, PROCESSORS, Predictor, VERSION, processor_of,
     run_longest, write_manifest)
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
-from ..models.folder import check_length, saved_settings, texts_per_row
+from ..models.folder import MANIFEST, check_length, saved_settings, texts_per_row
 from ..models.sizes import encoder_params, parameter_parts
 from ..models.hooks import frozen, set_attr
 from ..shrink.bounds import check_enough, upper_bound

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from ..checks import check_answers, check_count, check_name, text_rows
 from ..io import digest, expanded, json_object, json_text, needs_extra
 from ..models.answers import KINDS, word_starts
-from ..models.folder import named_errors, shorten_error
+from ..models.folder import MANIFEST, named_errors, shorten_error
 from .tags import TagsAndRanks
 
 # %% ../../nbs/ship/runtime.ipynb #dr000031
@@ -129,7 +129,7 @@ class Predictor(TagsAndRanks):
         return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
-MANIFEST, VERSION = 'deploy.json', 3
+VERSION = 3 # of a manifest
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 
 # %% ../../nbs/ship/runtime.ipynb #dr000007
