@@ -38,17 +38,6 @@ def texts_to_compare(
         return list(text_items(read_lines(file)[:n], saved.texts_per_row))
     return next(iter(validation_items(saved.rows).values()))[0][:n] if saved.rows else None
 
-# %% ../../nbs/commands/export.ipynb #ce0dense
-def dense_model(
-    saved:SavedModel, # What a guarantee is to be made of
-)->SavedModel: # Whose answers count
-    "Find the dense model of a guarantee; raise `ValueError` for a compressed model whose dense model is not there."
-    if saved.dense: return saved.dense
-    if not saved.compressed: return saved
-    name = saved.last.get('dense', {}).get('name')
-    raise ValueError(f"{saved} was compressed{f' from {name}'*bool(name)}, and that is not found: pass --dense with the folder "
-        "of the dense model, whose answers the guarantee is about")
-
 # %% ../../nbs/commands/export.ipynb #ce000009
 @command
 def export(
@@ -72,14 +61,16 @@ def export(
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
-    truth = config.max_changed and (dense or dense_model(folder))
+    truth = (dense or folder.dense) if config.max_changed else None
     p = write(folder, rows.tokenizer, out, form=form, max_length=rows.max_length, texts=compared, latency=latency,
         config=config, dense=truth, overwrite=output.overwrite)
     m, size = p.settings, SavedModel(out).weight_bytes/1e6
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
-    for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
-    if m.get('guarantee'): say(m['guarantee']['says'])
+    for k, sizes in m['bytes'].items(): say(f'{k}: ' + ', dense '.join(f'{o/1e6:.2f} MB' for o in sizes))
+    if m.get('guarantee'):
+        from rank_bert.shrink.guarantee import Guarantee
+        say(Guarantee(**m['guarantee']))
     pages = [f'python -m http.server --directory {quote(str(out))}']*(form.to == 'web')
     say_next(*pages, *predict_line(out, folder))
     return m

@@ -35,11 +35,16 @@ def check_again(
     if not (dense := dense or saved.dense):
         say('the guarantee was not checked: pass --dense with the folder of the dense model')
         return {}
-    from rank_bert.ship.export import outputs_of
+    from rank_bert.lowrank.record import guaranteed, warn_other_dense
+    from rank_bert.ship.export import open_source, outputs_of
     from rank_bert.shrink.guarantee import Guarantee, changed_answers, still_holds
-    guarantee = Guarantee(**saved.guarantee)
     texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
-    (before, kind), (after, _) = (outputs_of(o, texts) for o in (dense, saved))
+    truth, small = (o if o.exported else open_source(o, None, None) for o in (dense, saved))
+    if not saved.exported and not guaranteed(small.model):
+        say('the weights are not those that the guarantee was tested on, so nothing is guaranteed: compress the model again')
+        return {}
+    if not dense.exported: warn_other_dense(saved.last, truth.model)
+    guarantee, (before, kind), (after, _) = Guarantee(**saved.guarantee), *(outputs_of(o, texts) for o in (truth, small))
     found = still_holds(guarantee, changed_answers(before, after, kind, guarantee.tolerance))
     say(str(found))
     return dict(guarantee=found.verdict)

@@ -10,13 +10,12 @@ __all__ = []
 # %% ../../nbs/lowrank/card.ipynb #10card03
 import re
 from pathlib import Path
-import transformers
+from transformers import PreTrainedModel
 from huggingface_hub import ModelCardData
 from ..io import json_object
-from ..models.kinds import Encoder
 from ..models.sizes import encoder_params
 from .plan import METHOD, plan_of, quant_method
-from .record import bytes_by_part, dense_sizes, told_guarantee
+from .record import bytes_by_part, dense_sizes, guaranteed
 
 # %% ../../nbs/lowrank/card.ipynb #10card13
 _CARD = r"""<!-- rank_bert: from here -->
@@ -58,8 +57,8 @@ def write_card(
     model, # The model
 ):
     "Write `README.md` for a folder with factorised layers, or our lines into the one that is there."
-    folder, enc = Path(folder), Encoder(model).base
-    if quant_method(enc.config) != METHOD: return
+    folder, enc = Path(folder), next((m for m in model.modules() if isinstance(m, PreTrainedModel)), None)
+    if enc is None or quant_method(enc.config) != METHOD: return
     kind = type(enc).__name__
     head = next((o for o in _TASKS if kind.endswith(f'For{o}')), None)
     auto = f'AutoModelFor{head}' if head else 'AutoModel'
@@ -73,7 +72,7 @@ def write_card(
         'factorised layers':len(ranks), 'ranks':f'{min(ranks)} to {max(ranks)}' if ranks else None,
         'weights':size(encoder_params(model)['total'], dense and dense['params']['total']),
         'bytes':size(*map(sum, zip(*parts.values()))), **{f'bytes, {k}':size(*v) for k, v in parts.items()},
-        'guarantee':told_guarantee(model)} | (record.get('metrics') or record.get('after') or {})
+        'guarantee':(guaranteed(model) or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None)
     lines = _CARD.format(kind=kind, auto=auto, rows=rows)
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],

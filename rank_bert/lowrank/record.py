@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/lowrank/record.html.md"""
 __all__ = ['CompressionRecord']
 
 # %% ../../nbs/lowrank/record.ipynb #recnb003
-import copy, json
+import copy, json, warnings
 from dataclasses import dataclass, fields, is_dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -18,7 +18,7 @@ from ..models.folder import RECORD_VERSION, check_records, named_errors
 from ..models.kinds import Encoder
 from ..models.sizes import encoder_params
 from ..register import Later
-from .plan import RankPlan, own_configs
+from .plan import METHOD, RankPlan, own_configs, quant_method
 
 # %% ../../nbs/lowrank/record.ipynb #recnb008
 @dataclass
@@ -156,9 +156,25 @@ def model_digest(
     return digest([[n, *of(v)] for n, v in sorted(tensors.items())])
 
 # %% ../../nbs/lowrank/record.ipynb #recnb025
-def told_guarantee(
+def guaranteed(
     model:nn.Module, # A transformers model, or any module that contains one
-)->str: # None without a guarantee, or if the weights are not those that it was tested on
-    "Say what is guaranteed of a model as it is now."
+)->dict: # What `Guarantee` reads; None without a guarantee, or if the weights are not those that it was tested on
+    "Look up what is guaranteed of a model as it is now."
     last = next(reversed(records_of(model)), {})
-    return last['guarantee']['says'] if 'guarantee' in last and last.get('digest') == model_digest(model) else None
+    return last['guarantee'] if 'guarantee' in last and last.get('digest') == model_digest(model) else None
+
+def made_smaller(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->bool:
+    "Tell whether a model was compressed: by its record, or by its rank plan."
+    return bool(records_of(model)) or quant_method(Encoder(model).base.config) == METHOD
+
+def warn_other_dense(
+    last:dict, # The last record of a model, empty if there is none
+    dense:nn.Module, # Another model
+):
+    "Warn if a model was not compressed from the other one."
+    about = last.get('dense', {})
+    if about.get('digest') in (None, model_digest(dense)): return
+    warnings.warn(f"these are not the weights that the model was compressed from ({about['name']}): what you read is about the "
+        "dense model that you named")

@@ -20,6 +20,7 @@ from .onnx import fold_maps
 from .runtime import Predictor
 from ..models.answers import KINDS
 from ..models.embedder import pooling_of
+from ..models.folder import file_bytes
 from ..models.kinds import Encoder
 from ..shrink.align import with_map
 from ..shrink.recipe import PARTS, Part
@@ -45,7 +46,7 @@ class Exported:
     @property
     def folder(self): return Path(self.place.name)/'model'
     @property
-    def bytes(self): return sum(o.stat().st_size for o in (self.folder/GRAPHS[self.engine]).parent.iterdir())
+    def bytes(self): return file_bytes((self.folder/GRAPHS[self.engine]).parent)
 
 # %% ../../nbs/ship/parts.ipynb #24dpa007
 def _refuse(job, parts):

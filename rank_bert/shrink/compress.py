@@ -17,7 +17,6 @@ from ..io import digest
 from ..lowrank.record import dense_sizes, model_digest, record_of, write_record
 from ..models.batches import are_texts, split_batch
 from ..models.kinds import Encoder
-from ..models.sizes import encoder_params
 from ..models.hooks import as_written
 from ..settings import CompressConfig
 from .calibrate import Calibration
