@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np, torch
 from fastcore.script import call_parse
 from rank_bert.commands.bench import random_models
-from rank_bert.ship.export import GRAPHS, why_not, write_graph
+from rank_bert.ship.engines import ENGINES
+from rank_bert.ship.export import why_not, write_graph
 from rank_bert.ship.fuse import FUSIONS
 from rank_bert.ship.onnx import TextGraph, to_onnx
-from rank_bert.ship.runtime import ENGINES
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.latency import in_turns, timed_call
 from rank_bert.settings import batch_shape
@@ -72,9 +72,9 @@ def main(
         for to, precision in (o for o in pairs if not why_not(*o)):
             runs = {}
             for name, (source, _) in files.items():
-                file = Path(d)/f'{source.stem}-{to}-{precision}'/GRAPHS[to]
+                file = Path(d)/f'{source.stem}-{to}-{precision}'/ENGINES[to].graph
                 if not file.exists(): write_graph(source, file, to, precision)
-                runs[name] = ENGINES[to](file, 'logits', precision, threads, *([lengths] if name == FIXED else []))
+                runs[name] = ENGINES[to].load(file, 'logits', precision, threads, *([lengths] if name == FIXED else []))
             for size in sizes.split():
                 ids = np.random.default_rng(0).integers(5, 30000, batch_shape(size))
                 x = dict(input_ids=ids, attention_mask=np.ones_like(ids), token_type_ids=np.zeros_like(ids))

@@ -18,7 +18,8 @@ from rank_bert.models.opener import open_model, quiet_transformers
 from rank_bert.see.search import compare_search
 from rank_bert.settings import ExportConfig
 from rank_bert.ship.export import export
-from rank_bert.ship.runtime import ENGINES, Predictor
+from rank_bert.ship.engines import ENGINES
+from rank_bert.ship.runtime import Predictor
 
 there = lambda name: importlib.util.find_spec(name) is not None
 
@@ -32,7 +33,7 @@ def static_int8(folder, texts):
     graph = openvino.Core().read_model(folder/m['model'])
     small = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches))
     openvino.save_model(small, new)
-    p._run_engine = ENGINES['openvino'](new, m['output'], m['precision'], 1, [])
+    p._run_engine = ENGINES['openvino'].load(new, m['output'], m['precision'], 1, [])
     return p, new.with_suffix('.bin').stat().st_size
 
 def median_ms(models, calls, turns=15):

@@ -10,17 +10,24 @@ __all__ = ['Registry']
 # %% ../nbs/registry.ipynb #0regist2
 from importlib import import_module
 from .checks import check_name
-from .io import import_own
 
 # %% ../nbs/registry.ipynb #0regist5
 class Registry(dict):
     "Functions by name."
     def __init__(self,
         what:str, # What a name stands for, such as 'allocator'
-        later:dict={}, # Full name of a module that adds functions when it is imported -> what they are called
+        later:dict={}, # Full name of a module that adds functions when it is imported -> what they are called, or what
+                       # lists that; then the module has a function `of_name` that makes one
     ):
         self.what = what
-        self.modules = {k: module for module, names in later.items() for k in names.split()}
+        self.later = later
+
+    def modules(self)->dict: # Name -> full name of its module
+        "List the names that modules add when they are imported."
+        res = {}
+        for module, names in self.later.items():
+            for k in names() if callable(names) else names.split(): res[k] = module
+        return res
 
     def add(self,
         name:str, # What to call the function
@@ -32,9 +39,8 @@ class Registry(dict):
         return _add
 
     def names(self)->list:
-        "List all names, those of modules that are not imported yet and those of your own files included."
-        import_own()
-        return list(dict.fromkeys([*self, *self.modules]))
+        "List all names, those of modules that are not imported yet included."
+        return list(dict.fromkeys([*self, *self.modules()]))
 
     def find(self,
         name:str, # What the function is called
@@ -42,5 +48,18 @@ class Registry(dict):
     ): # The function
         "Look up a function; raise `ValueError` for a name that is not there."
         check_name(name, self.what + where, self.names())
-        if name not in self: import_module(self.modules[name])
-        return self[name]
+        if name in self: return self[name]
+        module = import_module(self.modules()[name])
+        return self[name] if name in self else module.of_name(name)
+
+# %% ../nbs/registry.ipynb #eng0rg02
+ENGINES = Registry('engine', {'rank_bert.ship.engines': 'onnx openvino'}) # name -> `Engine`
+
+def precisions()->list:
+    "List the precisions of all engines."
+    rows = [ENGINES.find(k) for k in ENGINES.names()]
+    return list(dict.fromkeys(p for o in rows for p in o.precisions))
+
+def engine_forms()->list:
+    "List each engine in each of its precisions."
+    return [f'{k}-{p}' for k in ENGINES.names() for p in ENGINES.find(k).precisions]

@@ -25,6 +25,7 @@ from fastcore.docments import ann_parts, docments
 
 from .checks import check_count, check_fraction, check_name, check_positive, short_repr
 from .io import expanded
+from .registry import ENGINES, precisions
 
 # %% ../nbs/settings.ipynb #5e771006
 _running = ContextVar('running command', default=None)
@@ -51,8 +52,13 @@ def option(
 # %% ../nbs/settings.ipynb #5e771009
 class ArgType:
     "A type of argument: `parse` reads the text from the shell, `check(value, name)` checks every value but None."
-    def __init__(self, parse, check, metavar='TEXT'):
-        self.parse, self.check, self.metavar, self.__name__ = parse, check, metavar, parse.__name__
+    def __init__(self, parse, check, metavar='TEXT'): # a text, or what lists the names to choose from
+        self.parse = parse
+        self.check = check
+        self._metavar = metavar
+        self.__name__ = parse.__name__
+    @property
+    def metavar(self): return f"{{{','.join(self._metavar())}}}" if callable(self._metavar) else self._metavar
     def __call__(self, text): return self.parse(text)
     def __repr__(self): return self.__name__
 
@@ -78,6 +84,14 @@ def text_as(
 def one_of(*names)->type:
     "Make the type of an argument that takes one of `names`."
     return Annotated[str, dict(choices=names)]
+
+def name_in(
+    *names, # Names, or functions that list those of a table now
+)->ArgType:
+    "Make the type of an argument that takes a name of a table that you may add to."
+    def known(): return [k for o in names for k in (o() if callable(o) else [o])]
+    def check(value, name): return check_name(value, name, known())
+    return ArgType(str, check, known)
 
 # %% ../nbs/settings.ipynb #5e771019
 _PLAIN = {bool: (bool, 'True or False'), int: (Integral, 'a whole number'), float: (Real, 'a number'),
@@ -301,8 +315,8 @@ class Output(Settings):
 @dataclass
 class ExportConfig(Settings):
     "The form in which a model is exported."
-    to:one_of('auto', 'onnx', 'openvino', 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
-    precision:one_of('auto', 'fp32', 'bf16', 'fp16', 'int8')='auto' # auto takes the fastest that agrees with PyTorch
+    to:name_in('auto', ENGINES.names, 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
+    precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
     max_divergence:Positive=.01 # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
 

@@ -18,7 +18,9 @@ import numpy as np, pandas as pd, torch
 
 from .bench import random_models, take_turns
 from ..checks import check_name
-from ..ship.export import PACKAGES, PRECISIONS, in_engine, pytorch_engine, why_not
+from ..registry import precisions as all_precisions
+from ..ship.engines import ENGINES
+from ..ship.export import in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
 from ..models.sizes import encoder_params
 from ..settings import batch_shape
@@ -26,7 +28,9 @@ from ..shrink.speed import median_time
 
 # %% ../../nbs/commands/bench_infer.ipynb #a9ba61ae
 _TORCH_TYPES = dict(fp32=torch.float32, bf16=torch.bfloat16)
-BACKENDS = dict(torch=tuple(_TORCH_TYPES), **PRECISIONS)
+def backend_precisions()->dict: # Backend -> its precisions
+    "List PyTorch and the engines."
+    return dict(torch=tuple(_TORCH_TYPES)) | {k: v.precisions for k, v in ENGINES.items()}
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
 def bench_infer(
@@ -40,10 +44,11 @@ def bench_infer(
     progress:bool=True, # Show a progress bar?
 )->pd.DataFrame: # Milliseconds a batch (`median`, `least`, `most`), two ratios, and the share of weights `kept`
     "Compare dense and factorised models over inference engines and precisions."
-    backends = backends or ('torch', *(k for k, v in PACKAGES.items() if find_spec(v)))
-    for b in backends: check_name(b, 'backend', BACKENDS)
-    for p in precisions: check_name(p, 'precision', PRECISIONS['openvino'])
-    able = lambda b, p: p in BACKENDS[b] and (b == 'torch' or not why_not(b, p))
+    backends = backends or ('torch', *(k for k, v in ENGINES.items() if find_spec(v.package)))
+    known = backend_precisions()
+    for b in backends: check_name(b, 'backend', known)
+    for p in precisions: check_name(p, 'precision', all_precisions())
+    def able(b, p): return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
     shapes, tables = [batch_shape(o) for o in sizes], {}
     for o in map(str.strip, model.split(',')):

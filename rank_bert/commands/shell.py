@@ -23,7 +23,7 @@ from fastcore.script import call_parse, is_cli, set_ctx
 from .. import __version__
 from ..checks import check_name, short_repr
 from ..data.facts import glue_source
-from ..io import check_new, expanded, hub_reachable, json_object, json_text, new_folder, own_files
+from ..io import check_new, expanded, hub_reachable, import_own, json_text, new_folder, own_files
 from ..models.folder import SavedModel
 from ..settings import ArgType, check_value, existing_path, flatten, in_shell, running, comma_list, text_as
 
@@ -51,6 +51,7 @@ def command(
             if own:
                 files = map(existing_path, comma_list(str).check(own, '--import'))
                 os.environ['RANK_BERT_IMPORT'] = os.pathsep.join(files)
+            import_own()
             return checked(*args, **kwargs)
         with running(command_name(f)), set_ctx(_silent, silent): _run_in_shell(command_name(f), run)
     _f.pos = list(pos)

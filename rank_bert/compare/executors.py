@@ -14,7 +14,7 @@ from multiprocessing import connection, get_all_start_methods, get_context, pare
 
 import torch
 
-from ..io import needs_extra
+from ..io import import_own, needs_extra
 from ..registry import Registry
 
 # %% ../../nbs/compare/executors.ipynb #exe00006
@@ -31,6 +31,7 @@ class _Worker:
         "Do runs until none is left, or until `wanted()` is false after one of them."
         os.chdir(self.folder)
         os.environ.update(self.variables)
+        import_own()
         torch.set_num_threads(self.threads)
         for _ in self.runner.work():
             if not wanted(): return

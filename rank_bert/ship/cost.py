@@ -14,11 +14,11 @@ from importlib import import_module
 import torch.nn as nn
 
 from ..checks import check_name
-from .export import PACKAGES, PRECISIONS, in_engine, why_not
+from .engines import ENGINES
+from .export import in_engine, why_not
 from .onnx import TextGraph, to_onnx
 from ..io import needs_extra
 from ..models.encoder import linears
-from ..shrink.decomposition import MEASURES
 from ..shrink.latency import LatencyTable, measure_latency
 
 # %% ../../nbs/ship/cost.ipynb #dc000007
@@ -47,8 +47,11 @@ def engine_latency(
     **kwargs, # For `measure_latency`, such as tokens=64 for one text at a time
 )->LatencyTable: # One entry for each shape among the linear layers
     "Time the linear layers of a model in an inference engine on this machine."
-    check_name(precision, 'precision', PRECISIONS[check_name(to, 'engine', PACKAGES)])
-    with needs_extra(to): import_module('onnx'), import_module(PACKAGES[to])
+    engine = ENGINES[check_name(to, 'engine', ENGINES)]
+    check_name(precision, 'precision', engine.precisions)
+    with needs_extra(engine.extra):
+        import_module('onnx')
+        import_module(engine.package)
     if reason := why_not(to, precision): raise ValueError(reason)
     def measure(shapes):
         prepare = partial(_layer_in_engine, to=to, precision=precision)
@@ -62,5 +65,9 @@ def engine_latency(
     times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
     return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 
-for to in PACKAGES:
-    for precision in PRECISIONS[to]: MEASURES[f'{to}-{precision}'] = partial(engine_latency, to=to, precision=precision)
+def of_name(
+    name:str, # Such as 'onnx-int8'
+): # As `engine_latency`
+    "Make the measure of an engine in a precision, for `MEASURES`."
+    to, _, precision = name.rpartition('-')
+    return partial(engine_latency, to=to, precision=precision)

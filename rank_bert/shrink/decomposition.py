@@ -26,7 +26,7 @@ from .calibrate import Calibration, calibrate, fingerprint
 from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
-from ..registry import Registry
+from ..registry import Registry, engine_forms
 
 # %% ../../nbs/shrink/decomposition.ipynb #491f133e
 class Lazily(Mapping):
@@ -74,8 +74,8 @@ class Decomposition:
         return f"{len(self.factors)} linear layers of a {name}, decomposed by {self.method!r}"
 
 # %% ../../nbs/shrink/decomposition.ipynb #2a1300e3
-MEASURES = Registry('cost', { # name -> function of a model that measures a function of (rank, out, in)
-    'rank_bert.ship.cost': 'onnx-fp32 onnx-int8 openvino-fp32 openvino-bf16 openvino-fp16 openvino-int8'})
+# name -> function of a model that measures a function of (rank, out, in)
+MEASURES = Registry('cost', {'rank_bert.ship.cost': engine_forms})
 
 @MEASURES.add('latency')
 def latency_of(

@@ -24,7 +24,7 @@ from ..models.batches import split_batch, warn_few
 from ..models.encoder import linears
 from ..models.hooks import as_written, frozen, with_own_modules
 from ..models.kinds import Encoder, check_head, check_whole
-from ..registry import Registry
+from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
@@ -192,7 +192,7 @@ class Part:
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
     'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
     'rank_bert.shrink.axes': 'axes',
-    'rank_bert.ship.parts': 'fp32 int8 bf16 fp16',
+    'rank_bert.ship.parts': precisions,
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 
 def part(
