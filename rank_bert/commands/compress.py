@@ -171,6 +171,7 @@ def compress(
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
     origin = getattr(Encoder(model).base.config, 'weights_from', None) or f'folder: {folder}'
     results = scores | dict(bytes=bytes_by_part(model), settings=settings, weights_from=origin)
-    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, remote_code, folder, settings), results)
+    write = partial(_write_model, model, tok, dense, remote_code, folder, settings)
+    out = save_results(out, output.overwrite, write, results, None if hasattr(model, 'exported') else model)
     _say_compressed(compression_of(model), scores, folder, out, dense, remote_code)
     return results | dict(compression=records_of(model)[-1])

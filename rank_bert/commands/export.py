@@ -77,7 +77,7 @@ def export(
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(
-    folder:str|Path, # Exported folder
+    saved:SavedModel, # An export
     rows:dict, # From `rows_of`
     bs:int=64, # Batch size
 )->dict: # Metric to value
@@ -86,7 +86,7 @@ def evaluate_exported(
     from rank_bert.ship.runtime import Predictor
     from rank_bert.models.answers import KINDS # imports NumPy
     from rank_bert.train.scores import score
-    p, splits, res = Predictor(folder), validation_items(rows), {}
+    p, splits, res = Predictor(saved), validation_items(rows), {}
     names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''

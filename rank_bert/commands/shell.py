@@ -288,14 +288,18 @@ def save_results(
     overwrite:bool, # May we replace what is in it?
     write, # Called with a temporary folder, to write the model
     results:dict, # What `results.json` holds, besides versions
+    model=None, # The model, to put task and metrics on its card
 )->Path: # Folder that was written
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.compare.store import library_versions
     with new_folder(out, overwrite, checked=True) as tmp:
+        write(tmp)
         own = dict(imported=own_files()) if own_files() else {}
         text = json_text(dict(results, **own, versions=library_versions()), indent=1, default=str)
-        (tmp/'results.json').write_text(text + '\n', encoding='utf-8') # which the card reads
-        write(tmp)
+        (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
+        if model is not None and (tmp/'README.md').is_file():
+            from rank_bert.lowrank.card import write_card
+            write_card(tmp, model) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
     return out
 

@@ -91,7 +91,7 @@ def finetune(
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
     say_scores(results['metrics'])
-    out = save_results(out, output.overwrite, learn.save_pretrained, results)
+    out = save_results(out, output.overwrite, learn.save_pretrained, results, learn.hf_model)
     say(f"saved in {out} after {results['seconds']:.0f} s")
     say_next(f'rank-bert-compress {quote(str(out))} --budget 0.5')
     return results

@@ -347,7 +347,7 @@ def fastest(
     raise ValueError(f'none is as fast as the dense model in PyTorch: {best.engine} {best.precision} takes '
                      f'{best.ms:.2f} ms, {best.speedup:.2f} times as fast; name both to get it anyway')
 
-# %% ../../nbs/ship/export.ipynb #exp0w009
+# %% ../../nbs/ship/export.ipynb #18364c9b
 def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine and precision, and what the manifest tells
     "Measure exported folders, and choose the fastest of those that are kept."
     table = compare_engines(folders, graph, texts, *size)
