@@ -228,7 +228,7 @@ class Rows(Settings):
     valid:ArgType(str, noop, 'FILE|FRACTION')=None # File to validate on, or the fraction set aside (default: 0.2)
     regression:bool=False # Predict the labels as numbers, also where all of them are whole
     drop_empty:bool=False # Leave out the rows of a file without a label or a text
-    texts:text_as('FILE')=None # Or texts without labels: a file, one a line (a tab splits a pair), or a folder as BEIR's
+    texts:text_as('FILE')=None # Or texts without labels: lines (a tab splits a pair), a csv, tsv or jsonl table, or a folder as BEIR's
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
     tokenizer:text_as('NAME|FOLDER')=None # Tokenizer other than the model's own
@@ -238,6 +238,7 @@ class Rows(Settings):
         about = dict(text_cols=self.text_cols, label_col=self.label_col, valid=self.valid, regression=self.regression,
                      drop_empty=self.drop_empty)
         for k in (k for k, v in about.items() if v not in (None, False) and not self.data):
+            if self.texts and k in ('text_cols', 'label_col'): continue # of a table
             raise ValueError(f'{option(k)} is about a file of yours: pass it as {option("data")} FILE')
         for a, b in [('task', 'data'), ('task', 'texts'), ('data', 'texts')]:
             if getattr(self, a) and getattr(self, b): raise ValueError(f'pass {option(a)} or {option(b)}, not both')
@@ -362,7 +363,7 @@ class CompressConfig(Settings):
     speed_engine:text_as('ENGINE') = None # What the speedup is in: pytorch, onnx, openvino-fp32, onnx-int8 ... (default: pytorch)
     speed_batch:Batch = '1x32' # Texts x tokens of the batch that the speedup is measured on
     confidence:OpenFraction = .95 # Probability with which max_changed is kept
-    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine)
+    tolerance:Positive = None # Least change that max_changed counts, for numbers (their units) and embeddings (1 - cosine, or squared error)
     allocator:str = 'default' # How layers share it: uniform, energy, optimal, or default: optimal with kfac, else uniform
     cost:Cost = 'params' # What the budget counts: params, latency, or an engine such as onnx-int8
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none

@@ -41,7 +41,7 @@ def open_for_recipe(
     longest, own = saved.longest(rows.max_length), saved.sentence_class # which tokenises texts itself
     if not chosen:
         if own and is_search_folder(rows.texts): texts = rows.texts
-        else: texts = texts_to_compare(saved, rows.texts, rows.n_train) if rows.texts else None
+        else: texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
         model, tok, _ = open_model(saved, rows.tokenizer)
         if texts: tok = tok or get_tokenizer(saved) # which says what is missing
         if own:

@@ -26,16 +26,21 @@ HEADS = 'token_classification', 'ranking' # measured by what they are for, and n
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     saved:SavedModel, # Decides whether texts are pairs
-    file:str|Path=None, # Text file, or folder of a search task
+    file:str|Path=None, # Text file, table, or folder of a search task
     n:int=256, # Texts at most; None for all
+    text_cols:list=None, # Of a table; default: as in training, or found
+    label_col:str=None, # Of a table; default: as in training, or label
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     if is_search_folder(file): return search_texts(read_search(file))[:n]
     if file:
-        from rank_bert.data.tables import read_lines, read_tags
+        from rank_bert.data.tables import file_texts, read_lines, read_tags
         if Path(file).suffix in TAGGED and saved.kind == 'token_classification':
             return [' '.join(o) for o in read_tags(file)[0][:n]]
-        return list(text_items(read_lines(file)[:n], saved.texts_per_row))
+        each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
+        cols = text_cols or saved.settings.get('text_cols'), label_col or saved.settings.get('label_col') or 'label'
+        found = file_texts(file, *cols, each)
+        return list(text_items(read_lines(file)[:n], each)) if found is None else found[:n]
     return next(iter(validation_items(saved.rows).values()))[0][:n] if saved.rows else None
 
 # %% ../../nbs/commands/export.ipynb #ce000009
@@ -43,7 +48,7 @@ def texts_to_compare(
 def export(
     folder:Saved, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     form:ExportConfig=ExportConfig(),
-    rows:Rows.include('max_length', 'tokenizer', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
+    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
@@ -56,8 +61,8 @@ def export(
     was = folder.path.resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
-    compared = texts_to_compare(folder, rows.texts) if 'auto' in (form.to, form.precision) else None
-    if config.max_changed: compared = texts_to_compare(folder, rows.texts, None)
+    tried, compared = config.max_changed or 'auto' in (form.to, form.precision), None
+    if tried: compared = texts_to_compare(folder, rows.texts, None if config.max_changed else 256, rows.text_cols, rows.label_col)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')

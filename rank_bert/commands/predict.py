@@ -19,6 +19,7 @@ from ..data.search import is_search_folder
 from ..checks import check_texts
 from .rows import rows_learner, rows_of, validation_items
 from .export import HEADS, evaluate_exported
+from ..io import expanded
 from ..models.folder import SavedModel
 from .shell import Saved, command, printable, read_texts, say, say_json, say_scores, text_items
 from ..settings import Fit, Rows, in_shell, option
@@ -70,16 +71,21 @@ def evaluate_search(
     saved:SavedModel, # A sentence encoder, or its export
     data:str, # Folder in BEIR's layout
     dense:SavedModel=None, # The dense model
+    keep_self:bool=False, # As for `search_scores`
 )->dict: # Scores; with a dense model also those of it, and of the small model's queries on its index
     "Score what a sentence encoder finds in a search task."
     from rank_bert.compare.embedding_sweep import open_encoder
     from rank_bert.data.search import read_search
-    from rank_bert.see.search import compare_search, encode_search, search_scores
+    from rank_bert.see.search import compare_search, encode_search, kind_of, own_documents, search_scores
     from rank_bert.ship.runtime import Predictor
     task = read_search(data)
+    if (n := len(own_documents(task))) and not keep_self:
+        say(f'{n:,} queries are documents too, by their ids: their own document is left out of what they find')
     model, *other = (Predictor(o) if o.exported else open_encoder(o)[0] for o in (saved, dense) if o)
-    if not other: return search_scores(*(encode_search(model, task, o) for o in ('query', 'document')), task).mean().to_dict()
-    table = compare_search(*other, model, task)
+    if not other:
+        both = (encode_search(model, task, o) for o in ('query', 'document'))
+        return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
+    table = compare_search(*other, model, task, keep_self=keep_self)
     more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
     return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
 
@@ -89,6 +95,7 @@ def evaluate(
     rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
     fit:Fit.include('bs')=Fit(bs=64),
     dense:Saved=None, # Dense model of its guarantee (default: what it was compressed from)
+    keep_self:bool=False, # In a search: may a query find the document with its own id, which nobody judged?
 )->dict: # Metric to value, and `guarantee`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
     An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
@@ -99,7 +106,7 @@ def evaluate(
     Example: rank-bert-evaluate tuned --data test.csv"""
     folder.check()
     if is_search_folder(rows.data):
-        res = evaluate_search(folder, rows.data, dense or folder.dense)
+        res = evaluate_search(folder, rows.data, dense or folder.dense, keep_self)
         say_scores(res)
         return res
     if (rows.data or not rows.task) and folder.kind in HEADS and (found := evaluate_head(folder, rows, fit.bs, dense)):
@@ -199,6 +206,8 @@ def warn_of_words(
         "cut the vocabulary for texts like these")
 
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
+_FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
+
 @command
 def predict(
     folder:Saved, # Folder of a fine-tuned model, or one that rank-bert-export wrote
@@ -213,17 +222,15 @@ def predict(
     if not texts and not rows.data:
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
+    if file := next((o for o in texts if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
+        raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
     n, somebody_waits = folder.texts_per_row, fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(check_texts(texts)), n)
     else:
-        from rank_bert.data.tables import check_text_cols, find_text_cols, read_file, table_column # imports pandas
-        table, known = read_file(rows.data), folder.settings
-        cols = rows.text_cols or known.get('text_cols') or find_text_cols(table, [])
-        check_text_cols(cols, known.get('label_col') or [])
-        if n and len(cols) != n: raise ValueError(f'{option("text_cols")}: {folder} reads {n}, not {", ".join(cols)}')
-        found = [check_texts(table_column(table, c), f'{rows.data}: {c}') for c in cols]
-        items = found[0] if len(found) == 1 else list(zip(*found))
+        from rank_bert.data.tables import read_file, table_texts # imports pandas
+        known = folder.settings
+        items = table_texts(read_file(rows.data), rows.text_cols or known.get('text_cols'), known.get('label_col') or 'label', n)
     def each():
         for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
             if i == 0: warn_of_words(folder, o)

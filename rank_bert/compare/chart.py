@@ -106,11 +106,16 @@ def plot_scores(
 FLOOR = 1e-7 # the precision of float32
 _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
+def divergence_unit(summary): # one metric
+    "Say in what the divergence from the dense model is."
+    if not of_embeddings(summary): return 'nats a sentence'
+    return '1 - cosine' if summary.metric.iloc[0] == 'neighbours' else 'squared error / squared length'
+
 def of_embeddings(
     table:pd.DataFrame, # Runs, or their summary
 )->bool: # False for labels
     "Tell whether the scores say what is left of the dense model's embeddings."
-    return bool(len(table)) and bool(table.metric.eq('neighbours').all())
+    return bool(len(table)) and bool(table.metric.str.startswith('neighbours').all())
 
 # %% ../../nbs/compare/chart.ipynb #092821f0
 def plot_divergence(
@@ -128,7 +133,7 @@ def plot_divergence(
     powers = range(low, high + 1, 1 if high - low < 5 else 2)
     ax.set_yticks([10.**o for o in powers], [f'10{str(o).translate(_RAISED)}' for o in powers])
     ax.set_yticks([], minor=True)
-    ax.set_ylabel(f"divergence, {'1 - cosine' if of_embeddings(summary) else 'nats a sentence'}")
+    ax.set_ylabel(f'divergence, {divergence_unit(summary)}')
     _scale_kept(ax, summary)
     return ax
 

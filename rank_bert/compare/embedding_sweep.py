@@ -27,7 +27,7 @@ from ..ship.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
 from ..models.opener import open_model
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.embedder import pooling_of
 from ..see.search import encode_search, search_scores
 from ..see.similarity import compare_embeddings, encode_texts
@@ -39,7 +39,7 @@ def open_encoder(
 )->tuple: # `SentenceTransformer` in float32, and where its weights came from
     "Open a sentence encoder; raise `ValueError` for a classifier, and for a model that does not start with an encoder."
     model = open_model(name, pooled=True).model
-    if Encoder(model).kind != 'embedding':
+    if not Encoder(model).gives_vectors:
         raise ValueError(f'{name} is a {type(model).__name__}, which gives no dense embeddings: pass a SentenceTransformer, '
                          'or compare classifiers on rows with labels, by `Sweep`, or with --label-col')
     return model.float().to(default_device()), f'{Encoder(model).base.weights_from}, {pooling_of(model)}'
@@ -165,16 +165,17 @@ def _scores(self:EmbeddingSweep, run, job, result):
     z, out = expected, result and result.exported
     if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
     elif result: z = encode_texts(result.model, texts)
-    metrics = compare_embeddings(expected, z)
+    row = KINDS[Encoder(job.dense).kind]
+    metrics = compare_embeddings(expected, z, kind=row.name)
     if self.score_col:
         at = {o: i for i, o in enumerate(texts)}
         a, b = (z[[at[o] for o in rows[c]]] for c in self.cols)
-        metrics['spearman'] = float(spearmanr(F.cosine_similarity(a, b), rows[self.score_col]).statistic)
+        metrics['spearman'] = float(spearmanr(row.pairwise(a, b), rows[self.score_col]).statistic)
     if task := self.search:
         both = lambda m: [encode_search(m, task, o) for o in ('query', 'document')]
         _, index = found = job.cached('search', None, lambda: both(job.dense))
         if result: found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
-        old = search_scores(found[0], index, task).add_suffix(', old index')
-        metrics |= {**search_scores(*found, task).mean(), **old.mean()}
-    far = dict(divergence=max(0., 1 - metrics['cosine'])) if result else {}
-    return dict(metric='neighbours', score=metrics['neighbours'], metrics=metrics, **far)
+        old = search_scores(found[0], index, task, row.name).add_suffix(', old index')
+        metrics |= {**search_scores(*found, task, row.name).mean(), **old.mean()}
+    far = dict(divergence=max(0., metrics.get('divergence', 1 - metrics['cosine']))) if result else {}
+    return dict(metric=row.neighbours.removeprefix('nearest '), score=metrics['neighbours'], metrics=metrics, **far)

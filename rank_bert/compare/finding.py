@@ -76,7 +76,9 @@ def _kept_of_embeddings(small):
     for r in top: ways.setdefault(_way(r, several), []).append(size(r))
     text = f"That is with {next(iter(ways))}" if len(ways) == 1 else \
         f"The best way is {listed([f'{w} at {listed(at)}' for w, at in ways.items()])}"
-    text += f"; the mean cosine with the dense embeddings is {listed([f'{1 - r.divergence:.3f}' for r in top])}."
+    cosine = small.metric.iloc[0] == 'neighbours'
+    what = 'mean cosine with the dense embeddings' if cosine else 'squared error of the embeddings, as a share of their squared length,'
+    text += f"; the {what} is {listed([f'{1 - r.divergence if cosine else r.divergence:.3f}' for r in top])}."
     if len(base) and len(base) < len(small):
         text += f" The best baseline keeps {listed(list(map(share, best(base).score)))} of the neighbours."
     return answer, text

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from fastcore import xml as H
 
-from .chart import (FLOOR, INK, baseline_is_near, of_embeddings, plot_divergence, plot_scores,
+from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, of_embeddings, plot_divergence, plot_scores,
     score_baseline, series_styles, svg_element)
 from .finding import cautions, finding
 from .page import html_page
@@ -113,7 +113,8 @@ _ONE_SEED = 'One seed: the intervals hold for these fine-tuned models only. A lo
 _DRAWS = ('Means over seeds, each a draw of the texts. The bars of the score are one standard deviation, those of the '
           'divergence go from the lowest to the highest seed. The grey band is one of the dense scores.')
 _NEIGHBOURS = ("The score is the share of a text's ten nearest neighbours that stay, among the texts to score on; the "
-               'divergence is one minus the mean cosine between new and old embeddings.')
+               'divergence is one minus the mean cosine between new and old embeddings or, for models that search by dot '
+               'product or distance, the mean squared error as a share of the mean squared length.')
 
 def _soft(text): return H.Span(text, cls='soft')
 def _panel_title(task, model, names): return f'{task} ', _soft('·'), ' ', _model_name(model, names)
@@ -132,8 +133,7 @@ def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
         plots = [(f'{metric[:1].upper()}{metric[1:]}', 'share of the ten nearest that stay' if angles else '',
                   f'score of {of} by fraction kept', lambda ax: plot_scores(g, ax, styles, INK))]
         if g.divergence.notna().any():
-            unit = '1 - cosine' if angles else 'nats a sentence'
-            plots.append(('Divergence', f'from the dense model, {unit}, log scale',
+            plots.append(('Divergence', f'from the dense model, {divergence_unit(g)}, log scale',
                           f'divergence of {of} by fraction kept', lambda ax: plot_divergence(g, ax, styles)))
         figures = (H.Figure(H.Figcaption(title, ' ', _soft(unit)), svg_element(draw, label=label))
                    for title, unit, label, draw in plots)

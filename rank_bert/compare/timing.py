@@ -30,7 +30,7 @@ def architecture(
     enc = Encoder(model)
     record_plan(hf := enc.base)
     config = hf.config.to_dict() | dict(engine=getattr(hf.forward, 'engine', None))
-    if enc.kind == 'embedding': config['embeds'] = True
+    if enc.gives_vectors: config['embeds'] = True
     return {k: v for k, v in config.items() if k not in ('id2label', 'label2id', 'problem_type', '_name_or_path')}
 
 # %% ../../nbs/compare/timing.ipynb #cbcf1641

@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 from ..checks import check_count, check_fraction, check_texts
 from .loaders import TextDL, length_sorted_order
-from .tables import read_lines
+from .tables import file_texts, read_lines
 from .tokens import TokenizedTexts
 from .wordpiece import train_wordpiece
 from ..io import expanded
@@ -38,7 +38,7 @@ def lines_to_documents(
 
 # %% ../../nbs/data/corpus.ipynb #70d4b1e6
 def read_corpus(
-    files, # A text file (plain, or WikiText), a folder with .txt files, a list of either, or documents
+    files, # A text file (plain, or WikiText), a table of texts, a folder with .txt files, a list of these, or documents
 )->list[list[str]]: # Documents, each a list of paragraphs
     "Read text files into documents."
     files, docs = listify(files), []
@@ -47,7 +47,9 @@ def read_corpus(
     for o in map(expanded, files):
         found = sorted(o.rglob('*.txt')) if o.is_dir() else [o]
         if not found: raise FileNotFoundError(f'{o}: no .txt file in this folder')
-        for f in found: docs += lines_to_documents(read_lines(f))
+        for f in found:
+            texts = file_texts(f) # each is a document
+            docs += lines_to_documents(read_lines(f)) if texts is None else [listify(t) for t in texts]
     if not docs: raise ValueError(f"no text in {', '.join(map(str, files))}")
     return docs
 

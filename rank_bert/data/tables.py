@@ -15,7 +15,7 @@ import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from fastcore.basics import listify
 from ..checks import check_fraction, check_texts
-from ..io import check_file, json_object
+from ..io import check_file, expanded, json_object
 from ..settings import option
 
 # %% ../../nbs/data/tables.ipynb #6f30b79b
@@ -284,6 +284,33 @@ def check_text_cols(
                          f'or another {option("label_col")}')
     if table is not None: check_columns(table, [*names, *labels], own=True)
     return names
+
+# %% ../../nbs/data/tables.ipynb #t3xtf002
+TABLES = '.csv', '.tsv', '.jsonl'
+
+def table_texts(
+    table:pd.DataFrame, # From `read_file`
+    text_cols:str|list=None, # Its columns of texts, one or two; default: those that hold text
+    label_col:str='label', # A column of labels, if it is there
+    n:int=None, # Texts that the model reads at once; None if it does not say
+)->list: # Strings, or tuples for pairs
+    "Give the texts of a table."
+    labels = [label_col] if label_col in table else []
+    cols = check_text_cols(text_cols or find_text_cols(table, labels), labels)
+    if n not in (None, len(cols)): raise ValueError(f'{option("text_cols")}: the model reads {n}, not {", ".join(cols)}')
+    found = [check_texts(table_column(table, c), f"{table.attrs['file']}: {c}") for c in cols]
+    return found[0] if len(found) == 1 else list(zip(*found))
+
+def file_texts(
+    path, # File, or folder, or anything else
+    *args # As for `table_texts`
+)->list: # None unless it is a table
+    "Read the texts of a table that is a file; raise `ValueError` for a data set."
+    if not isinstance(path, (str, Path)): return None
+    ending = Path(path).suffix.lower()
+    if ending in ('.json', '.parquet') or (expanded(path)/'state.json').exists() or (expanded(path)/'dataset_dict.json').exists():
+        raise ValueError(f'{path} is a data set, and texts come from lines of text or a table ({", ".join(TABLES)}): pass it as {option("data")}')
+    return table_texts(read_file(path), *args) if ending in TABLES else None
 
 # %% ../../nbs/data/tables.ipynb #4e80a07e
 def is_empty(

@@ -15,7 +15,7 @@ from fastcore.basics import patch
 from ..io import digest, json_text
 from ..models.encoder import linears
 from ..models.folder import RECORD_VERSION, check_records, named_errors
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.sizes import encoder_params
 from ..register import Later
 from .plan import METHOD, RankPlan, own_configs, quant_method
@@ -40,7 +40,7 @@ class CompressionRecord:
     neurons:dict = None # Neurons of the feed-forward parts that have fewer than the config says
     heads:dict = None # Heads, and their features, of the attention blocks that differ from the config
     share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
-    angle:bool = False # Is the loss one minus the cosine of embeddings, and not in nats?
+    kind:str = 'regression' # What the model answers, a key of `KINDS`: the loss is in its measure
     recipe:str = None # The whole recipe
     cut:int = 0 # Texts of which it learned one sentence, see `pieces`
     words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
@@ -60,9 +60,10 @@ class CompressionRecord:
 # %% ../../nbs/lowrank/record.ipynb #recnb009
 @patch
 def __str__(self:CompressionRecord):
-    predicted = f"loss increase {self.predicted:.4g} nats" if self.nats else f"cost {self.predicted:.4g}"
-    if self.nats and self.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
-    measured = self.angle and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
+    row, predicted = KINDS[self.kind], f"cost {self.predicted:.4g}"
+    if self.nats: predicted = f"loss increase {self.predicted:.4g} {row.measure}"
+    if self.nats and row.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
+    measured = row.embeds and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
     how = f"recipe {self.recipe or self.method!r}, allocator {self.allocator!r}"
     if not measured: how += f", predicted {predicted}"
     return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "

@@ -15,12 +15,16 @@ import numpy as np
 class Kind:
     "What models of one kind answer: a row of `KINDS`."
     labelled, method, outputs, metrics = True, 'predict', ['logits'], []
-    angle, tokens, exported, fill = False, False, True, 0.
+    embeds = vector = angle = tokens = False
+    exported, fill, measure, similarity_name = True, 0., 'nats', None
     torch = property(lambda self: import_module('torch')) # only where there are tensors: the runtime is without
     F = property(lambda self: self.torch.nn.functional)
     def changed(self, a, b, tolerance=None):
         moved = self.decide(a, 0) != self.decide(b, 0)
         return (moved.any(-1) if moved.ndim > 1 else moved) | ~b.isfinite().flatten(1).all(-1)
+    def size(self, a): return a.new_ones(len(a))
+    def mean_divergence(self, a, b): return self.divergence(a, b).sum()/self.size(a).sum()
+    def moved(self, a, b): return f'divergence from the dense model {a:.4g} -> {b:.4g} {self.measure}'
     def draw(self, z, gen): return self.torch.randint(0, 2, z.shape, generator=gen).to(z)*2 - 1 # E[v v^T] = I
     def gradient(self, z, y): return self.probabilities(z) - y.to(z).reshape(z.shape)
 
@@ -73,36 +77,48 @@ class Regression(Kind):
 
 # %% ../../nbs/models/answers.ipynb #an5w0018
 class Embedding(Kind):
-    "A vector whose direction counts."
+    "A vector, compared with others by a similarity."
     name, answers, labelled, method = 'embedding', 'embeddings', False, 'encode'
-    outputs, angle = ['sentence_embedding', 'last_hidden_state'], True
-    def divergence(self, a, b): # 1 - cosine
-        return (self.F.normalize(a, dim=-1) - self.F.normalize(b, dim=-1)).square().sum(-1)/2
+    outputs, embeds, vector, similarity_name = ['sentence_embedding', 'last_hidden_state'], True, True, 'cosine'
+    measure, powers = 'of the mean squared length', dict(euclidean=2., manhattan=1.)
+    def __init__(self, by=None): # As sentence-transformers calls it; None for that of the class
+        if by not in (None, self.similarity_name): self.name, self.similarity_name = f'{by}_{self.name}', by
+        self.angle = not self.vector or self.similarity_name == 'cosine'
+        told = dict(cosine='', dot=' by dot product').get(self.similarity_name, f' by {self.similarity_name.title()} distance')
+        self.neighbours = f'nearest neighbours{told}'
+    def unit(self, z): return self.F.normalize(z, dim=-1) if self.angle else z
+    def divergence(self, a, b): return (self.unit(a) - self.unit(b)).square().sum(-1)/2 # 1 - cosine, if of unit length
+    def size(self, a): return super().size(a) if self.angle else a.square().sum(-1)/2
+    def moved(self, a, b):
+        return f'mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}' if self.angle else super().moved(a, b)
     def changed(self, a, b, tolerance=None):
-        if tolerance is not None: return ~(1 - self.F.cosine_similarity(a, b) <= tolerance)
+        scale = self.size(a).mean().sqrt()
+        a, b = a/scale, b/scale
+        if tolerance is not None: return ~(self.divergence(a, b) <= tolerance)
         if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
         found, asked = self.torch.randperm(len(a), generator=self.torch.Generator().manual_seed(0)).chunk(2)
         a, b = (self.similarity(o[asked], o[found]) for o in (a, b.nan_to_num(0, 0, 0)))
         return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
-    def similarity(self, a, b): return self.F.normalize(a, dim=-1) @ self.F.normalize(b, dim=-1).T
-    def unit(self, z): return self.F.normalize(z.float(), dim=-1)
+    def similarity(self, a, b): # (n, size) and (m, size) -> (n, m)
+        if self.similarity_name == 'cosine': a, b = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1)
+        if p := self.powers.get(self.similarity_name): return -self.torch.cdist(a, b, p)
+        return a @ b.T
+    def pairwise(self, a, b): # twice (n, size) -> (n,)
+        if p := self.powers.get(self.similarity_name): return -(a - b).norm(p, dim=-1)
+        return (self.unit(a)*self.unit(b)).sum(-1)
 
 # %% ../../nbs/models/answers.ipynb #an5w0032
 class SparseEmbedding(Embedding):
     "A weight for every word of a vocabulary."
-    name, answers, exported = 'sparse_embedding', 'sparse embeddings', False
-    def similarity(self, a, b): return a @ b.T
+    name, answers, vector, exported, similarity_name = 'sparse_embedding', 'sparse embeddings', False, False, 'dot'
 
 class MultiVectorEmbedding(Embedding):
     "A vector for every token."
-    name, answers, exported = 'multi_vector_embedding', 'embeddings of tokens', False
+    name, answers, vector, exported = 'multi_vector_embedding', 'embeddings of tokens', False, False
     def divergence(self, a, b): return super().divergence(a, b).sum(-1)/(a != 0).any(-1).sum(-1).clamp_min(1)
     def similarity(self, a, b):
         a, b, empty = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1), (b == 0).all(-1)[:, None]
         return self.torch.stack([(o @ b.mT).masked_fill(empty, -self.torch.inf).amax(-1).sum(-1) for o in a])
-    def changed(self, a, b, tolerance=None):
-        if tolerance is None: return super().changed(a, b)
-        return ~(self.divergence(a, b) <= tolerance)
 
 # %% ../../nbs/models/answers.ipynb #an5w0042
 class Tags(SingleLabel):
@@ -146,8 +162,9 @@ class Ranking(Regression):
         return (a.amax(-1) > a.gather(1, best)[:, 0] + 1e-6) | ~b.isfinite().all(-1) # equally good is the same answer
 
 # %% ../../nbs/models/answers.ipynb #an5w0021
-KINDS = {o.name: o for o in (SingleLabel(), MultiLabel(), Regression(), Embedding(), SparseEmbedding(),
-    MultiVectorEmbedding(), Tags(), MaskedWords(), Spans(), Ranking())}
+_embeddings = [c(by) for c in (Embedding, SparseEmbedding) for by in ('cosine', 'dot', 'euclidean', 'manhattan')]
+KINDS = {o.name: o for o in (SingleLabel(), MultiLabel(), Regression(), *_embeddings, MultiVectorEmbedding(), Tags(),
+    MaskedWords(), Spans(), Ranking())}
 
 def head_kind(
     problem_type:str, # Of the config; None if it does not say

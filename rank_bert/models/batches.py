@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from io import IOBase
 from itertools import chain, islice
+from pathlib import Path
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
 from fastcore.basics import patch
 from ..checks import short_repr, text_rows
@@ -132,7 +133,10 @@ def batches_of_texts(
 def check_data(
     data, # What the caller passed
 ): # A list of texts or of pairs of texts; batches as they are
-    "Raise `TypeError` or `ValueError` unless `data` may hold texts or batches."
+    "Raise `TypeError` or `ValueError` unless `data` may hold texts or batches; read those of a table that it names."
+    if isinstance(data, (str, Path)):
+        from rank_bert.data.tables import file_texts # imports datasets
+        data = file_texts(data) or data
     odd = next((text for kinds, text in _NO_DATA.items() if isinstance(data, kinds)), None)
     if hasattr(type(data), 'columns'): odd = "a frame: pass one of its columns, as in frame['text']"
     if not isinstance(data, Iterable) or getattr(data, 'ndim', 1) == 0: odd = short_repr(data)

@@ -12,6 +12,7 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from .answers import KINDS, SENTENCE_KINDS, kind_of
 from .encoder import Encoder
+from .folder import refuse_modules
 from .hooks import set_attr
 
 # %% ../../nbs/models/embedder.ipynb #5dac06e7
@@ -36,9 +37,9 @@ def sentence_encoder(
     model:nn.Module, # Any module
 )->nn.Module: # The `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder` in it, or None
     "Find what embeds texts in a model; raise `ValueError` if it does not start with a text encoder, or is unknown."
-    kinds = ((m, sentence_class_of(m)) for m in model.modules())
-    found = next((m for m, name in kinds if name and SENTENCE_KINDS[name]), None)
+    found = next((m for m in model.modules() if sentence_class_of(m)), None) # the outermost
     if found is None: return None
+    if SENTENCE_KINDS[sentence_class_of(found)] is None: return refuse_modules([type(m).__name__ for m in found])
     first, names = found[0], [type(m).__name__ for m in found]
     odd = [n for m, n in zip(found, names) if is_a(m, 'Router') or is_a(m, 'Asym')]
     if odd or not is_a(first, 'Transformer'):
@@ -117,17 +118,30 @@ def embed(
     return out['token_embeddings'].masked_fill(out['attention_mask'][..., None] == 0, 0.)
 
 # %% ../../nbs/models/embedder.ipynb #k1nd0002
+def kind_by_similarity(kind, st): # Key of `KINDS` by the class of a model, and the model -> key
+    "Go by the similarity that a model names; of vectors of length 1 all but Manhattan's order texts as the cosine does."
+    by = getattr(st, 'similarity_fn_name', None)
+    if kind == 'embedding' and by != 'manhattan' and is_a(st[-1], 'Normalize') and not st.truncate_dim: return kind
+    key = kind if by == KINDS[kind].similarity_name else f'{by}_{kind}'
+    return key if key in KINDS else kind
+
 @patch(as_prop=True)
 def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts
     "Tell what the model answers."
-    whole, bare = self.st if self.st is not None else self.model, self.base.base_model is self.base
-    classes = [c.__name__ for c in type(whole).__mro__]
+    st, bare = self.st, self.base.base_model is self.base
+    if st is not None: return kind_by_similarity(SENTENCE_KINDS[sentence_class_of(st)], st)
+    classes = [c.__name__ for c in type(self.model).__mro__]
     return kind_of(classes, 'Model' if bare else type(self.base).__name__, vars(self.base.config))
 
 @patch(as_prop=True)
-def embeds(self:Encoder)->bool: # Are answers compared by their angle?
+def embeds(self:Encoder)->bool: # Are answers embeddings?
     "Tell a sentence encoder of any kind from models with a head."
-    return (kind := self.kind) is not None and KINDS[kind].angle
+    return (kind := self.kind) is not None and KINDS[kind].embeds
+
+@patch(as_prop=True)
+def gives_vectors(self:Encoder)->bool: # Is the answer to a text one dense vector?
+    "Tell a `SentenceTransformer`, and an encoder without a head, from all other models."
+    return (kind := self.kind) is not None and KINDS[kind].vector
 
 # %% ../../nbs/models/embedder.ipynb #e9cb6a3a
 def pooling_of(

@@ -61,9 +61,11 @@ class SavedModel:
         p = self.path
         if p.is_file(): raise NotADirectoryError(f'{p} is a file: pass the folder that holds config.json and the weights')
         if not p.is_dir(): raise FileNotFoundError(f'no model folder {self}')
+        own = self.sentence_class # which refuses a `CrossEncoder` of modules
         if (f := p/'config.json').exists() and '__version__' not in self.read(f): return p # else 0_Transformer has it
         why = 'has no config.json: it is not the folder of a saved model'
-        if (f := p/'modules.json').is_file():
+        if own:
+            f = p/'modules.json'
             with named_errors(f): inner, kind = (self.read(f, list)[0][k] for k in ('path', 'type'))
             if (p/inner).resolve().parent == p.resolve() and (p/inner/'config.json').is_file(): return p/inner
             why = f"must start with one transformers encoder, got {kind.rpartition('.')[2]}"
@@ -123,19 +125,32 @@ def config(self:SavedModel)->dict: # What config.json holds
     raise ValueError(f'{self} holds a model of timm: pass the folder of one that transformers saved')
 
 # %% ../../nbs/models/folder.ipynb #f01d0e04
+def refuse_modules(
+    names:list, # Classes of the modules of a `CrossEncoder`
+):
+    "Raise `ValueError` for a `CrossEncoder` that is more than a transformers model with a head."
+    if len(names) < 2: return
+    k = names.index('Pooling') + 1 if 'Pooling' in names else 0
+    part = f'SentenceTransformer(modules=[*model][:{k}]), and build CrossEncoder(modules=[*small, *[*model][{k}:]]) of the result'
+    raise ValueError(f"a CrossEncoder of the modules {', '.join(names)} scores behind its encoder, and we take those that are one "
+        f"transformers model with a head: pass the encoder in it, {part if k else 'model[0].model'}")
+
 def sentence_class_in(
     modules, # Path of modules.json, None if there is none
     about, # Path of config_sentence_transformers.json, None if there is none
     read=json_object, # Function of a path
 )->str: # Such as 'SentenceTransformer' or 'CrossEncoder'; None if another library saved it
     "Tell which class of sentence-transformers saved a model."
-    return str((read(about) if about else {}).get('model_type', 'SentenceTransformer')) if modules else None
+    if not modules: return None
+    saved = str((read(about) if about else {}).get('model_type', 'SentenceTransformer'))
+    if saved == 'CrossEncoder': refuse_modules([o['type'].rpartition('.')[2] for o in read(modules, list)])
+    return saved
 
 @once
 def sentence_class(self:SavedModel)->str: # None if another library saved it
     "Tell which class of sentence-transformers saved the model."
     files = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
-    return sentence_class_in(*(f if f.is_file() else None for f in files), self.read)
+    with named_errors(self): return sentence_class_in(*(f if f.is_file() else None for f in files), self.read)
 
 @once
 def library(self:SavedModel)->str:

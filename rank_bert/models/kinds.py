@@ -39,7 +39,7 @@ def prediction_of(
 )->tuple: # (batch, classes or size), (batch, length, classes) for a head on tokens; and its kind, as in `KINDS`
     "Run a model, and find its prediction."
     enc = Encoder(model)
-    if (kind := enc.kind) and KINDS[kind].angle: return embed(model, x), kind
+    if (kind := enc.kind) and KINDS[kind].embeds: return embed(model, x), kind
     base, out = check_head(model), enc(x)
     if kind == 'question_answering': z = torch.stack([out['start_logits'], out['end_logits']], -1)
     elif (z := out.get('logits')) is None:
@@ -93,7 +93,8 @@ def mean_divergence(
     "Average how far predictions have moved."
     total = n = 0
     for a, b, kind, mask in predicted:
-        total, n = total + KINDS[kind].divergence(a.double(), b.double()).sum().item(), n + len(a)
+        row, a = KINDS[kind], a.double()
+        total, n = total + row.divergence(a, b.double()).sum().item(), n + row.size(a).sum().item()
     if not n: raise ValueError('no text to measure on: the batches are empty')
     return total/n
 

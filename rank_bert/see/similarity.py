@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/see/similarity.ipynb #2b6cf563
 import torch, torch.nn as nn, torch.nn.functional as F
 from scipy.stats import spearmanr
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.embedder import embed
 from ..models.batches import batches_of_texts
 from ..models.hooks import frozen
@@ -22,7 +22,7 @@ def encode_texts(
     bs:int=64, # Texts in a batch
 )->torch.Tensor: # (texts, size), float32, on the CPU
     "Embed texts."
-    if Encoder(model).kind != 'embedding':
+    if not Encoder(model).gives_vectors:
         raise ValueError(f"{type(Encoder(model).base).__name__} gives no dense embeddings: pass a sentence encoder")
     if odd := [t for t in texts if not isinstance(t, str)]:
         raise TypeError(f"texts must be strings, got {odd[0]!r:.60} ({type(odd[0]).__name__})")
@@ -40,14 +40,15 @@ def encode_texts(
 
 # %% ../../nbs/see/similarity.ipynb #37a56428
 def nearest(
-    queries:torch.Tensor, # (n, size), each of length 1
-    index:torch.Tensor, # (n, size), each of length 1, of the same texts
+    queries:torch.Tensor, # (n, size)
+    index:torch.Tensor, # (n, size), of the same texts
     k:int=10, # Neighbours
+    kind:str='embedding', # Key of `KINDS`, which says by what similarity
 )->torch.Tensor: # (n, k) rows of `index`, the most similar first
     "Find the nearest neighbours of each text among the others."
     found = []
     for i in range(0, len(queries), 1024):
-        s = queries[i:i + 1024]@index.T
+        s = KINDS[kind].similarity(queries[i:i + 1024], index)
         s[torch.arange(len(s)), torch.arange(i, i + len(s))] = -torch.inf
         found.append(s.topk(k).indices)
     return torch.cat(found)
@@ -58,21 +59,23 @@ def compare_embeddings(
     small:torch.Tensor, # (texts, size), of the same texts
     k:int=10, # Neighbours
     pairs:int=500_000, # Most pairs of texts to correlate, drawn at random
+    kind:str='embedding', # Key of `KINDS`, which says by what similarity
 )->dict: # Scores, 1 for embeddings that are the same
     "Score how well one set of embeddings stands in for another."
-    a, b = (F.normalize(torch.as_tensor(z).float(), dim=-1) for z in (dense, small))
+    row, (a, b) = KINDS[kind], (torch.as_tensor(z).float() for z in (dense, small))
     if a.shape != b.shape or len(a) < k + 2:
         raise ValueError(f"expected embeddings of the same shape for at least {k + 2} texts, got {tuple(a.shape)} and "
             f"{tuple(b.shape)}")
-    cosine, n, scores = (a*b).sum(-1), len(a), {}
+    cosine, n, scores = F.cosine_similarity(a, b), len(a), {}
     i, j = torch.triu_indices(n, n, 1) if n*(n - 1)//2 <= pairs else torch.randint(n, (2, pairs),
         generator=torch.Generator().manual_seed(42))
     i, j = i[i != j], j[i != j]
-    truth, right = (a[i]*a[j]).sum(-1), nearest(a, a, k)
+    truth, right = row.pairwise(a[i], a[j]), nearest(a, a, k, kind)
     for name, index in dict(_own=b, _across=a).items():
-        found, overlap = nearest(b, index, k), lambda x, y: (x[:, :, None] == y[:, None]).any(-1).float().mean().item()
+        found, overlap = nearest(b, index, k, kind), lambda x, y: (x[:, :, None] == y[:, None]).any(-1).float().mean().item()
         scores |= {f'nearest{name}': overlap(found[:, :1], right[:, :1]), f'neighbours{name}': overlap(found, right),
-            f'pairs{name}': float(spearmanr(truth, (b[i]*index[j]).sum(-1)).statistic)}
+            f'pairs{name}': float(spearmanr(truth, row.pairwise(b[i], index[j])).statistic)}
+    if not row.angle: scores |= dict(divergence=row.mean_divergence(a, b).item())
     return dict(cosine=cosine.mean().item(), cosine_p5=cosine.quantile(.05).item(),
         **{k.removesuffix('_own'): v for k, v in scores.items()})
 
@@ -84,4 +87,4 @@ def embedding_scores(
 )->dict: # As from `compare_embeddings`
     "Score what a smaller sentence encoder keeps of search."
     texts = list(dict.fromkeys(texts))
-    return compare_embeddings(encode_texts(dense, texts), encode_texts(small, texts))
+    return compare_embeddings(encode_texts(dense, texts), encode_texts(small, texts), kind=Encoder(dense).kind)

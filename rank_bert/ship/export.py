@@ -31,6 +31,7 @@ from .runtime import INSTRUCTIONS, PROCESSORS, Predictor, processor_of, run_long
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
 from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
+from ..models.batches import check_data
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes
 from ..models.sizes import parameter_parts
@@ -59,6 +60,7 @@ def export(
 )->Predictor: # Of the new folder
     "Write a folder that predicts without PyTorch."
     if folder is None: raise ValueError('pass the folder to write')
+    if isinstance(texts, (str, Path)): texts = check_data(texts) # a table
     out = check_new(expanded(folder), overwrite)
     size = latency.latency_batch, latency.latency_length
     candidates = list_candidates('onnx' if form.to == 'web' else form.to, form.precision, form.processor)
@@ -236,7 +238,8 @@ def _settings(source, graph):
     config = graph.enc.config
     tokenizer = source.tokenizer
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else []
-    return dict(output=graph.outputs[0], kind=graph.kind, prompt=prompted(source.model, [''])[0],
+    return dict(output=graph.outputs[0], kind=graph.kind, similarity=KINDS[graph.kind].similarity_name,
+        prompt=prompted(source.model, [''])[0],
         prompts=dict(getattr(Encoder(source.model).st, 'prompts', {})), activation=source.activation, labels=labels,
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
@@ -324,7 +327,7 @@ def compare_engines(
         gaps, mb = (0., 0.), None
         if p := predictors.get(k):
             got = p.outputs(texts)
-            gap = kind.divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double()).mean()
+            gap = kind.mean_divergence(torch.as_tensor(want).double(), torch.as_tensor(got).double())
             gaps = float(gap), changed_answers(want, got, kind.name).mean() if kind.labelled else 0.
             mb = ENGINES[k[0]].graph_bytes(folders[k])/1e6
         rows.append((*k, 1e3*min(t), min(times['pytorch', 'dense'])/min(t), *gaps, mb))

@@ -67,7 +67,7 @@ class TextGraph(nn.Module):
     def forward(self, *tensors):
         x = dict(zip(self.inputs, tensors))
         if not self.family.batch_first: x['attention_mask'] = x['attention_mask'].float() # XLNet subtracts it from 1
-        if self.kind != 'embedding': return prediction_of(self.model, x)[:1]
+        if not KINDS[self.kind].vector: return prediction_of(self.model, x)[:1]
         out = embedding_features(self.model, x)
         return (out['sentence_embedding'], out['token_embeddings'])[:len(self.outputs)]
 

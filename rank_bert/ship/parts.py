@@ -53,7 +53,7 @@ def _refuse(job, parts):
     "Raise `ValueError` for a token without a row, and for a map that no pooling takes."
     enc = job.encoder
     check_ids(enc.base, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
-    if enc.st is None or enc.kind != 'embedding' or all(p.name != 'refit' for p in parts): return
+    if enc.st is None or not enc.gives_vectors or all(p.name != 'refit' for p in parts): return
     n = enc.st.get_embedding_dimension()
     if not fold_maps(Encoder(with_map(job.dense, torch.eye(n), torch.zeros(n))).st):
         raise ValueError(f"refit maps embeddings, and no map can go before {pooling_of(job.dense)}, as {parts[-1].name} "

@@ -8,9 +8,9 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/align.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/align.ipynb #2270b405
-import copy, torch, torch.nn as nn, torch.nn.functional as F
+import copy, torch, torch.nn as nn
 from ..checks import check_positive
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.embedder import embed, is_a
 from ..models.hooks import frozen, hooked, with_own_modules
 from ..models.batches import buckets_for
@@ -80,8 +80,8 @@ def aligned(
     "Map the embeddings of a smaller sentence encoder toward the dense model's."
     both = lambda batches: [unmapped(m, (x for x, _ in buckets_for(m, batches))) for m in (dense, small)]
     (w, z), (b, a) = known or both(batches), both(held)
-    wanted = F.normalize(w, dim=-1)*z.norm(dim=-1).mean()
-    fits = [ridge_map(z, wanted, r) for r in ridges]
-    cosine = [F.cosine_similarity(a@weight.T + bias, b, dim=-1).mean() for weight, bias in fits]
-    return with_map(small, *fits[max(range(len(fits)), key=cosine.__getitem__)])
+    row = KINDS[Encoder(small).kind]
+    fits = [ridge_map(z, row.unit(w)*z.norm(dim=-1).mean() if row.angle else w, r) for r in ridges]
+    far = [row.mean_divergence(b, a@weight.T + bias) for weight, bias in fits]
+    return with_map(small, *fits[min(range(len(fits)), key=far.__getitem__)])
 

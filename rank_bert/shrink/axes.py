@@ -8,9 +8,9 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/axes.html.md"""
 __all__ = ['axes']
 
 # %% ../../nbs/shrink/axes.ipynb #axes0003
-import copy, torch, torch.nn.functional as F
+import copy, torch
 from ..models.batches import buckets_for
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from .align import unmapped, with_map
 from .recipe import part
 
@@ -18,8 +18,11 @@ from .recipe import part
 @part('axes', needs='texts', statistics=())
 def axes(step):
     "Turn embeddings to their principal axes, so that the first numbers say most."
-    if Encoder(model := step.model).kind != 'embedding' or Encoder(model).st is None:
+    enc = Encoder(model := step.model)
+    if not enc.gives_vectors or enc.st is None:
         raise ValueError(f"axes turn the embeddings of a SentenceTransformer, got {type(model).__name__}")
-    z = F.normalize(unmapped(model, (x for x, _ in buckets_for(model, step.job.texts))), dim=-1)
+    if (row := KINDS[enc.kind]).similarity_name == 'manhattan':
+        raise ValueError("axes turn embeddings, and that changes their Manhattan distances: leave the part out")
+    z = row.unit(unmapped(model, (x for x, _ in buckets_for(model, step.job.texts))))
     turn = torch.linalg.eigh(z.T@z).eigenvectors.flip(1).T
     return copy.deepcopy(with_map(model, turn, turn.new_zeros(len(turn)))) # with weights of its own

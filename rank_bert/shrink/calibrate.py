@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from ..checks import check_count, check_each, check_fields, check_name, check_text, short_repr
 from ..io import digest, new_file
 from ..models.encoder import linears, open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
 from ..see.metrics import finite_weights
@@ -81,7 +81,7 @@ class _Collector:
         self.model, self.encoder = model, Encoder(model)
         self.enc, self.family, self.linears = self.encoder.base, self.encoder.family, self.encoder.layers()
         self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
-        self.device, self.samples, self.layers, self.last = self.enc.device, 0, {}, None
+        self.device, self.samples, self.layers, self.last, self.scale = self.enc.device, 0, {}, None, None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
         self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want,
             self.device)
@@ -115,7 +115,9 @@ def add(self:_Collector, x, y):
     with hooked(hooks), frozen(self.model, bool(self.fisher)):
         if self.fisher:
             z, v = cotangent(self.model, x, y, self.fisher, self.gen)
-            z.backward(v)
+            row = KINDS[self.encoder.kind or 'regression']
+            if self.scale is None: self.scale = row.size(z.detach()).mean().sqrt() # one for all packs
+            z.backward(v/self.scale)
         else: self.encoder(x)
         for s in self.layers.values(): s.finish()
         self.words.add(x['input_ids'].to(self.device), self.keep)

@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_name, check_positive
 from ..models.encoder import linears, open_linears
-from ..models.kinds import Encoder
+from ..models.kinds import KINDS, Encoder
 from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
@@ -175,7 +175,7 @@ def truncate(self:Decomposition,
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
     done = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
-        seconds=time.time() - start, angle=Encoder(self.model).embeds)
+        seconds=time.time() - start, kind=Encoder(self.model).kind or 'regression')
     write_record(new, done, records_of(self.model))
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)

@@ -25,7 +25,7 @@ def changed_answers(
     dense_out, # Outputs of the dense model `(texts, outputs)`: logits, predictions or embeddings
     small_out, # Those of the compressed model
     kind:str, # A key of `KINDS`, as `predictions` yields it
-    tolerance:float=None, # Least change that counts, for 'regression' and 'embedding'; None there: nearest neighbours
+    tolerance:float=None, # Least change that counts, for numbers and embeddings; None for embeddings: nearest neighbours
 )->np.ndarray: # 1 for each text whose answer changed, else 0
     "Tell which answers changed."
     a, b = (torch.as_tensor(o).detach().cpu().double() for o in (dense_out, small_out))
@@ -59,7 +59,8 @@ class Guarantee:
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):
-        what = 'nearest neighbours' if (self.kind, self.tolerance) == ('embedding', None) else KINDS[self.kind].answers
+        row = KINDS[self.kind]
+        what = row.neighbours if row.embeds and self.tolerance is None else row.answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
         against = f', against {self.dense} in PyTorch' if self.dense else ''

@@ -56,13 +56,13 @@ def see(self:Healing, model, rows):
     "Run a model on texts; return predictions, their kind, hidden states (tokens, layers, width), numbers and inputs."
     (x, y), = buckets([self.rows[i] for i in rows], **self.packing)
     view, seen, mask = Encoder(model), [], x['attention_mask'].bool()
-    enc, is_embedder = view.base, view.kind == 'embedding'
+    enc, is_embedder = view.base, view.gives_vectors
     keep = lambda args, kwargs, out: seen.append(out if torch.is_tensor(out) else out[0])
     ends = [] if is_embedder else [enc.base_model]
     with hooked([(m, keep) for m in [*map(enc.get_submodule, self.blocks), *ends]] if self.tokens else []):
         if is_embedder:
             out = embedding_features(model, x)
-            z, kind = out['sentence_embedding'], 'embedding'
+            z, kind = out['sentence_embedding'], view.kind
             seen.append(out['token_embeddings'])
         else: z, kind = prediction_of(model, x)
     if not self.tokens: return z, kind, None, y.tolist(), x
@@ -93,8 +93,8 @@ def loss(self:Healing, rows):
     z, want, mask = z.float(), torch.cat(wanted), x['attention_mask'].bool()
     if z.ndim > 2: want = z.detach().masked_scatter(mask[..., None], want)
     if kind == 'ranking' and 'group' in x: want, z = (by_group(o, x['group']) for o in (want, z))
-    loss = KINDS[kind].divergence(want, z).mean()
-    if z.ndim > 2 and not KINDS[kind].angle: loss = loss*len(mask)/mask.sum() # a token
+    loss = KINDS[kind].mean_divergence(want, z)
+    if z.ndim > 2 and not KINDS[kind].embeds: loss = loss*len(mask)/mask.sum() # a token
     if not self.tokens: return loss
     hidden = torch.cat(hidden).float()
     off = (states.float() - hidden).square().sum((0, 2))/hidden.square().sum((0, 2))
@@ -136,16 +136,14 @@ class Heal:
     steps:int # Batches trained on
     held_out:int # Texts set aside
     seconds:float # Time of the training
-    angle:bool # Is the divergence one minus the cosine of embeddings? Else it is in nats
+    kind:str # What the model answers, a key of `KINDS`: the divergence is in its measure
     stopped:bool = False # Did Ctrl-C end the training?
 
     @property
     def kept(self): return self.after < self.before
 
     def __str__(self):
-        a, b = self.before, self.after
-        moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
-            f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
+        moved = KINDS[self.kind].moved(self.before, self.after)
         how = ('' if self.kept else ' and undone') + ', until Ctrl-C,'*self.stopped
         return (f"healed{how} in {self.seconds/60:.1f} minutes ({self.steps:,} steps on {self.texts:,} texts): {moved} "
             f"on {self.held_out:,} others")
@@ -192,7 +190,7 @@ def heal(
     check_positive(lr, 'lr', none=True)
     if lr is None: lr = 1e-4 if Encoder(dense).base.config.hidden_size > 512 else 5e-4
     check_positive(tokens, 'tokens', zero=True, none=True)
-    if tokens is None: tokens = float(Encoder(dense).kind == 'embedding')
+    if tokens is None: tokens = float(Encoder(dense).gives_vectors)
     for name, v in dict(steps=steps, bs=bs, holdout=holdout).items(): check_count(v, name, none=name == 'steps')
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
@@ -209,7 +207,7 @@ def heal(
     before = loss_increase(dense, small, held)
     with torch.enable_grad(): healing.run(minutes, steps, progress)
     after = loss_increase(dense, healing.model, held)
-    done = Heal(before, after, len(healing.rows), healing.step, len(held), healing.seconds, Encoder(dense).embeds,
+    done = Heal(before, after, len(healing.rows), healing.step, len(held), healing.seconds, Encoder(dense).kind,
         healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())

@@ -11,6 +11,7 @@ __all__ = ['PARTS', 'part', 'parse', 'recipes']
 import ast, copy, inspect, re, time
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 import pandas as pd, torch, torch.nn as nn
 from fastcore.basics import patch
 from ..data.search import is_search_folder, pieces, read_search, search_texts
@@ -57,7 +58,8 @@ class Job:
         if config.side != 'both' and not self.encoder.embeds:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
-        elif config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
+        elif isinstance(data, (str, Path)): data = check_data(data) # a table
+        if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cut, self.parts = data, None, 0, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,

@@ -239,23 +239,22 @@ class Refit:
     samples:int # Texts of the fit
     held_out:int # Texts held out
     seconds:float # Time it took
-    angle:bool = False # Is the divergence one minus the cosine of embeddings? Else it is in nats
+    kind:str = 'regression' # What the model answers, a key of `KINDS`: the divergence is in its measure
     def __post_init__(self): # JSON has texts as keys, and no NaN
         self.divergence = {None if k == 'null' else k: math.nan if v is None else v for k, v in self.divergence.items()}
 
     def __str__(self):
-        done, d, on = f"refitted on {self.samples:,} texts", self.divergence, f"on {self.held_out:,} others"
+        row, d, on = KINDS[self.kind], self.divergence, f"on {self.held_out:,} others"
+        done = f"refitted on {self.samples:,} texts"
         if not self.held_out: return f"{self.kept} {done}"
         if self.kept == 'svd':
-            cosine = f", with a mean cosine of {1 - d['svd']:.3f}" if self.angle else ''
+            cosine = f", with a mean cosine of {1 - d['svd']:.3f}" if row.angle else ''
             return f"{done} and undone: plain SVD is closer {on}{cosine}"
         a, b = d[None], d[self.kept]
         if not self.kept:
-            cosine = f", whose mean cosine stays at {1 - a:.3f}" if self.angle else ''
+            cosine = f", whose mean cosine stays at {1 - a:.3f}" if row.angle else ''
             return f"{done} and undone: it did not help {on}{cosine}"
-        moved = (f"mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}" if self.angle else
-            f"divergence from the dense model {a:.4g} -> {b:.4g} nats")
-        return f"{self.kept} {done}, {moved} {on}"
+        return f"{self.kept} {done}, {row.moved(a, b)} {on}"
 
 # %% ../../nbs/shrink/refit.ipynb #0refit38
 def hold_out(
@@ -284,10 +283,11 @@ def divergences(
     batches, # Any iterable of `(x, y)` or `x`
 )->torch.Tensor: # (models, texts)
     "Measure how far the predictions of several models are from the dense one's."
-    found = []
+    found, sizes = [], []
     for (a, *others), kind, mask in predictions([dense, *models], batches):
         found.append(torch.stack([KINDS[kind].divergence(a.double(), b.double()) for b in others]))
-    return torch.cat(found, 1)
+        sizes.append(KINDS[kind].size(a.double()))
+    return torch.cat(found, 1)/torch.cat(sizes).mean()
 
 def choose_refit(
     divergences:torch.Tensor, # Without a refit, with the layers refitted, and with the head too (2 or 3, texts)
@@ -341,7 +341,7 @@ def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge,
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
         if head: walk.refit_head()
-        if Encoder(new).st is None or Encoder(new).kind != 'embedding': return new, None
+        if Encoder(new).st is None or not Encoder(new).gives_vectors: return new, None
         return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
 # %% ../../nbs/shrink/refit.ipynb #0refit41
@@ -367,7 +367,7 @@ def refit(
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
     for m in (dense, before, small): (check_head if holdout else Encoder)(m)
-    angle = Encoder(dense).embeds
+    embeds = Encoder(dense).embeds
     _check_models(dense, before, small)
     fit, held = hold_out(batches_from(dense, batches), n_samples, holdout)
     if calibration is None:
@@ -375,10 +375,10 @@ def refit(
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
     with bf16_matmul(dense, [*fit, *held]):
-        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not angle, progress,
+        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not embeds, progress,
             before)
         options = {None: small, 'layers': new}
-        if head and not angle:
+        if head and not embeds:
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
             plain, old = (head_layers(Encoder(options[k]).base) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
@@ -393,6 +393,6 @@ def refit(
     new, told = options[kept], dict(zip(options, found))
     del options # before the copy takes memory
     new = copy.deepcopy(new) # with weights of its own
-    done = Refit(told, kept, len(fit), len(held), time.time() - start, angle)
+    done = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind)
     write_record(new, replace(record_of(small), refit=done))
     return new

@@ -140,9 +140,9 @@ def cotangent(
     "Run a model, and find what to pull back through it."
     z, kind = prediction_of(model, x)
     row = KINDS[kind]
-    if row.angle: z = row.unit(z)
+    if row.embeds: z = row.unit(z.float())
     if fisher == 'true': v = row.draw(z.detach(), gen)
-    elif row.angle or z.ndim > 2:
+    elif row.embeds or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
     elif y is None:

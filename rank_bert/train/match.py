@@ -89,13 +89,14 @@ def classifier_for(
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
     given, tok = isinstance(model, nn.Module), dls.tokenizer
+    if given: check_whole(model)
     act, prompt = type(getattr(model, 'activation_fn', nn.Identity())).__name__, prompted(model, [''])[0]
     if given and (act != 'Identity' or prompt) and is_a(model, 'CrossEncoder'):
         raise ValueError(f'this CrossEncoder passes scores through {act}, and puts {prompt!r} before texts; a learner does '
                          'neither: train it with sentence-transformers, or pass the model in it, model[0].model')
-    hf = Encoder(check_whole(model)).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
+    hf = Encoder(model).base if given else _build_classifier(model, dls, pretrained, task, own_vocab)
     hf.weights_from = getattr(hf, 'weights_from', 'a module')
-    if not pooling and Encoder(hf).kind == 'embedding':
+    if not pooling and Encoder(hf).gives_vectors:
         raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
     if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
