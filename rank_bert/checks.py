@@ -26,7 +26,8 @@ def short_repr(
 def _checked_number(value, name, kind, fits, want, none):
     "Return `value`; raise `ValueError` unless it is a number of this `kind` that `fits`, or None if that is allowed."
     if none and value is None: return None
-    if isinstance(value, kind) and not isinstance(value, bool) and fits(value): return value
+    if isinstance(value, kind) and not isinstance(value, bool) and fits(value):
+        return value
     raise ValueError(f"{name} must be a {want}{' or None' if none else ''}, got {short_repr(value)}")
 
 def check_count(
@@ -38,7 +39,8 @@ def check_count(
 )->int: # `value`
     "Raise `ValueError` unless `value` is a whole number from `least` to `most`."
     want = f'of at least {least}' if most is None else f'from {least} to {most}'
-    fits = lambda v: least <= v <= (math.inf if most is None else most)
+    def fits(v):
+        return least <= v <= (math.inf if most is None else most)
     value = _checked_number(value, name, Integral, fits, f'whole number {want}', none)
     return None if value is None else int(value)
 
@@ -50,7 +52,7 @@ def check_positive(
     none:bool=False, # Is None allowed too?
 )->float: # `value`
     "Raise `ValueError` unless `value` is a positive finite number."
-    fits = lambda v: 0 < v < math.inf or zero and v == 0
+    def fits(v): return 0 < v < math.inf or zero and v == 0
     return _checked_number(value, name, Real, fits, 'number of at least 0' if zero else 'positive number', none)
 
 # %% ../nbs/checks.ipynb #76afdba4
@@ -61,7 +63,8 @@ def check_fraction(
     one:bool=True, # Is 1 allowed?
 )->float: # `value`
     "Raise `ValueError` unless `value` is a fraction between 0 and 1."
-    fits = lambda v: 0 < v < 1 or zero and v == 0 or one and v == 1
+    def fits(v):
+        return 0 < v < 1 or zero and v == 0 or one and v == 1
     want = f"fraction in {'[' if zero else '('}0, 1{']' if one else ')'}"
     return _checked_number(value, name, Real, fits, want, False)
 
@@ -86,7 +89,8 @@ def check_several(
 )->tuple: # What `check` returned, each once
     "Check one value or several; raise `ValueError` if there is none."
     values = values if isinstance(values, Iterable) and not isinstance(values, str) else [values]
-    if res := tuple(dict.fromkeys(map(check, values))): return res
+    res = tuple(dict.fromkeys(map(check, values)))
+    if res: return res
     raise ValueError(f'{name} is empty: give at least one')
 
 # %% ../nbs/checks.ipynb #e4027793
@@ -110,17 +114,20 @@ def check_texts(
 # %% ../nbs/checks.ipynb #1abe1012
 def text_rows(
     texts, # Texts or pairs in any form; one is a list of one
-    n:int=None, # Texts that a row should have; None: as the first one
+    n:int=None, # Texts that a row should have; None: as the first one; 0: a text, or the list of its words
     where:str='texts', # What to call them in an error
-)->list: # Strings, or tuples of two
-    "Make a list of texts or pairs, or raise `TypeError` at the first row that is another."
-    if isinstance(texts, (str, tuple)) or not isinstance(texts, Iterable): texts = [texts]
+)->list: # Strings, or tuples of two, or of words
+    "Make a list of texts, of pairs or of lists of words, or raise `TypeError` at the first row that is another."
+    if isinstance(texts, (str, tuple)) or not isinstance(texts, Iterable):
+        texts = [texts]
     if hasattr(texts, 'to_numpy'): texts = texts.to_numpy() # a frame would give the names of its columns
     texts = texts.tolist() if hasattr(texts, 'tolist') else list(texts)
-    if (n or 1 + isinstance(texts[0] if texts else '', (tuple, list))) == 1: return check_texts(texts, where)
+    if (n or 1 + isinstance(texts[0] if texts else '', (tuple, list))) == 1:
+        return check_texts(texts, where)
     for i, o in enumerate(texts):
-        if not isinstance(o, (tuple, list)) or len(o) != 2:
-            raise TypeError(f'{where}[{i}] is {short_repr(o)}, not a pair of texts')
+        if not isinstance(o, (tuple, list)) or n != 0 and len(o) != 2:
+            raise TypeError(f'{where}[{i}] is {short_repr(o)}, not a {"list of words" if n == 0 else "pair of texts"}')
+    if n == 0: return [tuple(check_texts(o, f'{where}[{i}]')) for i, o in enumerate(texts)]
     return list(zip(*(check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts')))))
 
 # %% ../nbs/checks.ipynb #c1text01
@@ -129,7 +136,8 @@ def check_text(
     name:str, # What it is, for the error
 )->str: # `value`
     "Raise `ValueError` unless `value` is a string of at most 4,096 characters without control characters."
-    if isinstance(value, str) and len(value) <= 4096 and not re.search(r'[\x00-\x1f\x7f-\x9f]', value): return value
+    if isinstance(value, str) and len(value) <= 4096 and not re.search(r'[\x00-\x1f\x7f-\x9f]', value):
+        return value
     raise ValueError(f'{name} must be a line of text, got {short_repr(value)}')
 
 # %% ../nbs/checks.ipynb #c1text02
@@ -141,7 +149,8 @@ def check_each(
 ): # `value`
     "Raise `ValueError` unless `value` is a list, or dict, and each of its items passes a check."
     if not isinstance(value, kind): raise ValueError(f'{name} must be a {kind.__name__}, got {short_repr(value)}')
-    for k, v in value.items() if kind is dict else enumerate(value): check(v, f'{name}[{short_repr(k)}]')
+    for k, v in value.items() if kind is dict else enumerate(value):
+        check(v, f'{name}[{short_repr(k)}]')
     return value
 
 # %% ../nbs/checks.ipynb #c1text03

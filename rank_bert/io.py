@@ -23,7 +23,9 @@ _hub = {} # endpoint -> did it answer, and when did we ask?
 def _ask_hub(endpoint, timeout, answer):
     "Put into `answer` whether `endpoint` responds at all, with any status."
     import httpx
-    try: httpx.head(endpoint, timeout=timeout, follow_redirects=False); answer.append(True)
+    try:
+        httpx.head(endpoint, timeout=timeout, follow_redirects=False)
+        answer.append(True)
     except (httpx.HTTPError, httpx.InvalidURL, OSError): answer.append(False)
 
 # %% ../nbs/io.ipynb #f09004b6
@@ -40,7 +42,8 @@ def hub_reachable(
     if not refresh and (known or time.monotonic() - when < 30): return known
     answer = []
     t = threading.Thread(target=_ask_hub, args=(endpoint, timeout, answer), daemon=True)
-    t.start(); t.join(timeout)
+    t.start()
+    t.join(timeout)
     _hub[endpoint] = bool(answer and answer[0]), time.monotonic()
     return _hub[endpoint][0]
 
@@ -57,7 +60,8 @@ def check_file(path:str|Path)->Path: # The same
     path = Path(path)
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
     if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
-    if path.stat().st_size > 1024 or not path.read_bytes().startswith(b'version https://git-lfs.'): return path
+    if path.stat().st_size > 1024 or not path.read_bytes().startswith(b'version https://git-lfs.'):
+        return path
     raise OSError(f'{path} is a pointer of Git LFS, not the file itself: fetch that with git lfs pull')
 
 # %% ../nbs/io.ipynb #6fc6c857
@@ -71,8 +75,10 @@ def _is_result(path):
 # %% ../nbs/io.ipynb #io-clr-1
 def _discard(lock):
     "Remove a hidden folder, then its lock. If it holds what was at the path, and nothing is there, put that back."
-    place, path = lock.with_name(lock.name[:-1]), lock.with_name(lock.name[1:-10])
-    if (place/'old').exists() and not path.exists(): (place/'old').rename(path)
+    place = lock.with_name(lock.name[:-1])
+    path = lock.with_name(lock.name[1:-10])
+    if (place/'old').exists() and not path.exists():
+        (place/'old').rename(path)
     if place.exists(): shutil.rmtree(place)
     lock.unlink(missing_ok=True)
 
@@ -118,7 +124,8 @@ def check_new(
     try: tempfile.TemporaryFile(dir=place).close()
     except OSError as e:
         raise PermissionError(f'cannot write {path}: {place} is not writable ({e.strerror or e})') from None
-    if (free := shutil.disk_usage(place).free) >= size: return path
+    free = shutil.disk_usage(place).free
+    if free >= size: return path
     raise OSError(errno.ENOSPC, f'the disk is full: {path} takes {size/1e6:,.1f} MB, and {free/1e6:,.1f} MB are left')
 
 # %% ../nbs/io.ipynb #io-lck-1
@@ -149,7 +156,9 @@ def _move(new, path, overwrite):
     except OSError as e:
         if e.errno not in _TAKEN: raise
         if not (overwrite and new.is_dir() and _is_result(path)): return False
-        if not _exchange(new, path): path.rename(new.with_name('old')); new.rename(path)
+        if not _exchange(new, path):
+            path.rename(new.with_name('old'))
+            new.rename(path)
     return True
 
 # %% ../nbs/io.ipynb #io-whl-1
@@ -163,7 +172,8 @@ def _whole(path, overwrite, folder):
         try:
             new = lock.with_name(lock.name[:-1])/('new' if folder else f'new{path.suffix}')
             new.parent.mkdir(0o700)
-            new.mkdir() if folder else new.touch()
+            if folder: new.mkdir()
+            else: new.touch()
             yield new
             for o in (*new.rglob('*'), new):
                 try:
@@ -191,17 +201,18 @@ def new_folder(
 
 # %% ../nbs/io.ipynb #3c3d27f5
 def new_file(
-    path:str|Path, # File to write
-    overwrite:bool=True, # Replace what is there?
+    path:str|Path, # File to write, or to replace
 ): # Context manager of a temporary path
     "Yield a temporary path that becomes `path` if the block succeeds, and vanishes if it does not."
-    return _whole(check_new(path, overwrite, folder=False), overwrite, folder=False)
+    return _whole(check_new(path, True, folder=False), True, folder=False)
 
 # %% ../nbs/io.ipynb #45b1f187
 def _finite(o):
     "Put None in place of numbers that are not finite."
-    if isinstance(o, dict): return {k: _finite(v) for k, v in o.items()}
-    if isinstance(o, (list, tuple)): return [_finite(v) for v in o]
+    if isinstance(o, dict):
+        return {k: _finite(v) for k, v in o.items()}
+    if isinstance(o, (list, tuple)):
+        return [_finite(v) for v in o]
     return None if isinstance(o, float) and not math.isfinite(o) else o
 
 def json_text(
@@ -252,12 +263,15 @@ def digest(
     "Compute a fingerprint of data."
     h = hashlib.sha256()
     for o in what:
-        if isinstance(o, Path) and o.is_dir(): h.update(digest(*sorted(f for f in o.rglob('*') if f.is_file())).encode())
+        if isinstance(o, Path) and o.is_dir():
+            h.update(digest(*sorted(f for f in o.rglob('*') if f.is_file())).encode())
         elif isinstance(o, Path):
             with o.open('rb') as f:
                 while chunk := f.read(2**20): h.update(chunk)
-        elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'): h.update(o)
-        else: h.update((o if isinstance(o, str) else json.dumps(o, sort_keys=True)).encode())
+        elif isinstance(o, (bytes, bytearray, memoryview)) or hasattr(o, '__array_interface__'):
+            h.update(o)
+        else:
+            h.update((o if isinstance(o, str) else json.dumps(o, sort_keys=True)).encode())
     return h.hexdigest()
 
 # %% ../nbs/io.ipynb #24io0002

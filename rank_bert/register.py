@@ -84,7 +84,7 @@ def enter_quantizer():
 
 def enter_model_types():
     "Register the configuration of pooled classifiers."
-    base, kind = import_module('transformers.configuration_utils').PretrainedConfig, 'pooled-classifier'
+    base, kind = import_module('transformers.configuration_utils').PreTrainedConfig, 'pooled-classifier'
     config = deferred(base, 'rank_bert.models.classifier', 'PooledConfig', model_type=kind)
     sys.modules['transformers.models.auto.configuration_auto'].AutoConfig.register(kind, config, exist_ok=True)
 
@@ -157,7 +157,7 @@ def _lead_to_record(module, names):
 _lead_to_record('transformers.modeling_utils', {'PreTrainedModel'})
 _lead_to_record('sentence_transformers', {'CrossEncoder', 'SentenceTransformer', 'SparseEncoder', 'MultiVectorEncoder'})
 
-_add_step('transformers.configuration_utils', ['PretrainedConfig'], 'save_pretrained', lock_folder,
+_add_step('transformers.configuration_utils', ['PreTrainedConfig'], 'save_pretrained', lock_folder,
     'it compresses and opens no model')
 _add_step('transformers.modeling_utils', ['PreTrainedModel'], 'save_pretrained', add_card, 'models get no card')
 _add_step('sentence_transformers', ['CrossEncoder', 'SentenceTransformer'], 'save', add_card, 'models get no card')

@@ -26,7 +26,8 @@ class Registry(dict):
         "List the names that modules add when they are imported."
         res = {}
         for module, names in self.later.items():
-            for k in names() if callable(names) else names.split(): res[k] = module
+            for k in names() if callable(names) else names.split():
+                res[k] = module
         return res
 
     def add(self,
@@ -44,10 +45,9 @@ class Registry(dict):
 
     def find(self,
         name:str, # What the function is called
-        where:str='', # What to add to an error
     ): # The function
         "Look up a function; raise `ValueError` for a name that is not there."
-        check_name(name, self.what + where, self.names())
+        check_name(name, self.what, self.names())
         if name in self: return self[name]
         module = import_module(self.modules()[name])
         return self[name] if name in self else module.of_name(name)

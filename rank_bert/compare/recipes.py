@@ -52,7 +52,8 @@ def __call__(self:SweepJob,
     run, # With recipe, allocator and budget
 )->Result: # With the new model
     "Do what a run asks for."
-    parts, how = parse(run.recipe), 'default' if run.allocator == 'none' else run.allocator
+    parts = parse(run.recipe)
+    how = 'default' if run.allocator == 'none' else run.allocator
     config = replace(self.config, allocator=how)
     if config.limit in (None, 'budget') or not any(p.shrinks for p in parts): # else all that shrink share the limit
         config = replace(config, budget=run.budget, max_loss_increase=None, max_changed=None)

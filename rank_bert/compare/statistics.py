@@ -37,7 +37,8 @@ def row_draws(
     "Draw rows with replacement."
     return np.random.default_rng(0).integers(rows, size=(n, rows))
 
-def _metric_key(name): return max((k for k in METRICS if name.startswith(k)), key=len, default=name) # accuracy_matched
+def _metric_key(name):
+    return max((k for k in METRICS if name.startswith(k)), key=len, default=name) # accuracy_matched
 
 def kind_of(
     z, # Logits, `(rows, labels)`
@@ -54,9 +55,12 @@ def resampled(
     n:int=400, # Draws
 )->np.ndarray: # `(n,)`
     "Score a model on draws of the rows with replacement."
-    z, y, at = np.asarray(logits), np.asarray(targets), row_draws(len(targets), n)
+    z = np.asarray(logits)
+    y = np.asarray(targets)
+    at = row_draws(len(targets), n)
     kind = kind_of(z, y)
-    if metric == 'accuracy' and kind.startswith('single'): return (z.argmax(1) == y)[at].mean(1)
+    if metric == 'accuracy' and kind.startswith('single'):
+        return (z.argmax(1) == y)[at].mean(1)
     return np.array([score(z[i], y[i], [metric], kind)[metric] for i in at])
 
 # %% ../../nbs/compare/statistics.ipynb #2b858208
@@ -69,18 +73,22 @@ def paired_difference(
 )->Difference: # Mean of a - b, its 95 % interval over all seeds and rows, and the p-value of no difference
     "Compare two recipes over seeds and rows."
     d = np.asarray(a, float) - np.asarray(b, float)
-    n, mean = len(d), d.mean() if len(d) else np.nan
+    n = len(d)
+    mean = d.mean() if len(d) else np.nan
     seeds = d.var(ddof=1)/n if n > 1 else 0.
     rows = 0.
     if draws is not None and n: # the mean covariance between seeds; with one seed, the variance
         draws = np.asarray(draws)
         c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(n, -1)
         rows = max(0., c[~np.eye(n, dtype=bool)].mean() if n > 1 else c[0, 0])
-    if n < 2 and draws is None or not n or np.isnan(mean): return Difference(mean, np.nan, np.nan, np.nan, n)
-    if not seeds + rows: return Difference(mean, mean, mean, float(mean == 0), n)
+    if n < 2 and draws is None or not n or np.isnan(mean):
+        return Difference(mean, np.nan, np.nan, np.nan, n)
+    if not seeds + rows:
+        return Difference(mean, mean, mean, float(mean == 0), n)
     at = (np.arange(1000) + .5)/1000 # equally probable standard errors, since the variance over seeds is uncertain
     errors = (rows + (seeds*(n - 1)/stats.chi2.ppf(at, n - 1) if n > 1 else 0*at))**.5
-    tail = lambda x: float(2*stats.norm.sf(x/errors).mean())
+    def tail(x):
+        return float(2*stats.norm.sf(x/errors).mean())
     half = optimize.brentq(lambda x: tail(x) - .05, 0, 99*errors.max())
     return Difference(mean, mean - half, mean + half, tail(abs(mean)), n)
 
@@ -90,7 +98,8 @@ def holm(
 )->np.ndarray: # Corrected ones
     "Correct p-values for their number."
     p = np.asarray(p, float)
-    res, at = p.copy(), np.flatnonzero(np.isfinite(p))
+    res = p.copy()
+    at = np.flatnonzero(np.isfinite(p))
     order = at[np.argsort(p[at], kind='stable')]
     res[order] = np.minimum(1, np.maximum.accumulate(p[order]*np.arange(len(order), 0, -1)))
     return res
@@ -101,9 +110,11 @@ def sweep_outputs(
     results:pd.DataFrame, # Its table
 )->dict: # File name of a run -> logits and targets
     "Read the outputs of all runs that have some, and leave out those that do not give the score of the run."
-    done, runs = results[results.status == 'done'], expanded(folder)/'runs'
+    done = results[results.status == 'done']
+    runs = expanded(folder)/'runs'
     def gives(out, metric, expected):
-        try: return abs(score(*out, [_metric_key(metric)], kind_of(*out))[_metric_key(metric)] - expected) < 1e-4
+        try:
+            return abs(score(*out, [_metric_key(metric)], kind_of(*out))[_metric_key(metric)] - expected) < 1e-4
         except (ValueError, FloatingPointError): return False # of another kind of task, or NaN among the outputs
     found = {o.run: (read_outputs(runs/o.run), o) for o in done.itertuples()}
     return {k: out for k, (out, o) in found.items() if out and gives(out, o.metric, o.score)}
@@ -115,7 +126,9 @@ class _Runs:
     "Runs of a sweep with their draws of the rows, each computed once."
     def __init__(self, results, outputs, of):
         r = results[results.status == 'done']
-        self.of, self.outputs, self.drawn = check_name(of, 'measure', ('score', 'divergence')), outputs or {}, {}
+        self.of = check_name(of, 'measure', ('score', 'divergence'))
+        self.outputs = outputs or {}
+        self.drawn = {}
         self.cells = {k: g.drop_duplicates('seed').set_index('seed') for k, g in r.groupby(GROUP, sort=False)}
         self.dense = {(*k[:2], s): g.run[s] for k, g in self.cells.items() if k[2] == 'dense' for s in g.index}
 
@@ -126,13 +139,16 @@ class _Runs:
     def draws(self, cell, seeds):
         "Stack the draws of all `seeds`; None if a run has no outputs."
         runs = [(self.cells[cell].run[s], self.dense.get((*cell[:2], s)), self.cells[cell].metric[s]) for s in seeds]
-        if not all(o[0] in self.outputs and (self.of == 'score' or o[1] in self.outputs) for o in runs): return None
+        if not all(o[0] in self.outputs and (self.of == 'score' or o[1] in self.outputs) for o in runs):
+            return None
         for o in runs:
-            if o not in self.drawn: self.drawn[o] = self._draw(*o)
+            if o not in self.drawn:
+                self.drawn[o] = self._draw(*o)
         return np.stack([self.drawn[o] for o in runs])
 
     def _draw(self, run, dense, metric):
-        if self.of == 'score': return resampled(*self.outputs[run], _metric_key(metric))
+        if self.of == 'score':
+            return resampled(*self.outputs[run], _metric_key(metric))
         (z, y), (z0, _) = self.outputs[run], self.outputs[dense]
         rows = KINDS[kind_of(z, y)].divergence(torch.as_tensor(z0).double(), torch.as_tensor(z).double()).numpy()
         return np.log(np.maximum(rows[row_draws(len(rows))].mean(1), _LEAST))
@@ -154,9 +170,11 @@ def differences(
     to:str='best', # 'dense', or 'best' for the best recipe of each task, model and budget
 )->pd.DataFrame: # A row for each comparison: mean, low, high, p, corrected p, and tied, if that is .05 or more
     "Test which recipes of a sweep differ."
-    runs, rows = _Runs(results, outputs, of), []
+    runs = _Runs(results, outputs, of)
+    rows = []
     small = [c for c in runs.cells if c[2] != 'dense']
-    mean = lambda c: np.nan_to_num(runs.values(c, runs.cells[c].index).mean()*(1 if of == 'score' else -1), nan=-np.inf)
+    def mean(c):
+        return np.nan_to_num(runs.values(c, runs.cells[c].index).mean()*(1 if of == 'score' else -1), nan=-np.inf)
     for c in small:
         others = [o for o in (runs.cells if to == 'dense' else small) if o[:2] == c[:2]]
         others = [o for o in others if (o[2] == 'dense' if to == 'dense' else o[4] == c[4])]
@@ -173,10 +191,12 @@ def summarize_tested(
     outputs:dict=None, # From `sweep_outputs`
 )->pd.DataFrame: # As from `summarize`, with score_error, change_error and tied
     "Average runs over seeds, with intervals and ties."
-    res, done = summarize(results), results[results.status == 'done']
+    res = summarize(results)
+    done = results[results.status == 'done']
     change = differences(results, outputs, to='dense').set_index(GROUP)
     best = differences(results, outputs, 'divergence' if done.divergence.notna().any() else 'score')
-    at = lambda values: values.reindex(pd.MultiIndex.from_frame(res[GROUP])).to_numpy()
+    def at(values):
+        return values.reindex(pd.MultiIndex.from_frame(res[GROUP])).to_numpy()
     return res.assign(score_error=at(done.groupby(GROUP, sort=False).score.agg(interval)),
                       change_error=at((change.high - change.low)/2), tied=at(best.set_index(GROUP).tied.astype(object)))
 

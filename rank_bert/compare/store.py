@@ -35,8 +35,10 @@ def short_names(
 )->dict: # Name -> its last parts
     "Shorten the names of models as far as they stay different."
     models = list(dict.fromkeys(map(str, models)))
-    tail = lambda m, n: Path(*Path(m).parts[-n:]).as_posix()
-    unique = lambda m, n: sum(tail(o, n) == tail(m, n) for o in models) == 1
+    def tail(m, n):
+        return Path(*Path(m).parts[-n:]).as_posix()
+    def unique(m, n):
+        return sum(tail(o, n) == tail(m, n) for o in models) == 1
     return {m: next((tail(m, n) for n in range(1, len(Path(m).parts) + 1) if unique(m, n)), m) for m in models}
 
 # %% ../../nbs/compare/store.ipynb #b2c7bf52
@@ -79,7 +81,8 @@ def folder_state(
 )->list: # Name, size and hash of each file; None if there is no such folder
     "List the files of a folder, so that you notice when they change."
     p = expanded(path or '')
-    if not path or not p.is_dir() or not (p/has).exists(): return None
+    if not path or not p.is_dir() or not (p/has).exists():
+        return None
     return [[o.relative_to(p).as_posix(), *file_state(o)] for o in sorted(p.rglob('*')) if o.is_file()]
 
 # %% ../../nbs/compare/store.ipynb #sch00002
@@ -109,16 +112,21 @@ def _check_score(value, name):
     raise ValueError(f'{name} must be from -1 to 1 or None, got {value!r:.60}')
 
 # %% ../../nbs/compare/store.ipynb #sch00009
-_G, _SCORE, _ERROR = '{:g}'.format, '{:.4f}'.format, '± {:.4f}'.format
-_COUNT = lambda x: f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
-_MB = lambda x: f'{x/1e6:,.1f} MB' if x >= 1e6 else f'{x/1e6:.2g} MB'
-_MS = lambda x: f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
-_AMOUNT, _TIME = partial(check_positive, zero=True), partial(check_positive, zero=True, none=True)
-_DICT, _LINES = partial(check_each, check=lambda value, name: None, kind=dict), partial(check_each, check=check_text)
+_G = '{:g}'.format
+_SCORE = '{:.4f}'.format
+_ERROR = '± {:.4f}'.format
+def _COUNT(x): return f'{x/1e6:.2f} M' if x >= 1e6 else f'{x/1e3:.1f} k' if x >= 1e4 else f'{x:,.0f}'
+def _MB(x): return f'{x/1e6:,.1f} MB' if x >= 1e6 else f'{x/1e6:.2g} MB'
+def _MS(x): return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
+_AMOUNT = partial(check_positive, zero=True)
+_TIME = partial(check_positive, zero=True, none=True)
+_DICT = partial(check_each, check=lambda value, name: None, kind=dict)
+_LINES = partial(check_each, check=check_text)
 _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency_length=check_count))
 LAYER = dict(layer=partial(check_count, least=0), role=check_text, rank=partial(check_count, none=True),
              full=check_count, break_even=check_positive) # what `map` holds for each layer
-_LAYERS, _BOTH = partial(check_each, check=partial(check_fields, fields=LAYER)), 'done failed'
+_LAYERS = partial(check_each, check=partial(check_fields, fields=LAYER))
+_BOTH = 'done failed'
 GROUP = ['task', 'model', 'recipe', 'allocator', 'budget'] # what the seeds of a mean share
 BUSY = .25 # CPUs that other processes use, above which we mark a latency
 
@@ -179,7 +187,8 @@ def cell_text(
     value, # Number or text
 )->str: # As a report shows it
     "Write a value of a column."
-    if isinstance(value, str) or pd.isna(value): return value if isinstance(value, str) else '–'
+    if isinstance(value, str) or pd.isna(value):
+        return value if isinstance(value, str) else '–'
     return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
 
 # %% ../../nbs/compare/store.ipynb #60a2c86c
@@ -195,7 +204,8 @@ def write_json(
     record:dict, # Plain values; NaN becomes null
 ):
     "Write a whole JSON file, or none."
-    with new_file(path) as tmp: tmp.write_text(json_text(record, indent=1), encoding='utf-8')
+    with new_file(path) as tmp:
+        tmp.write_text(json_text(record, indent=1), encoding='utf-8')
 
 # %% ../../nbs/compare/store.ipynb #77280f87
 def read_record(
@@ -224,7 +234,8 @@ class Store:
     "The records, models and results of a sweep in one folder."
     def __init__(self,
         folder:str|Path, # Created when a sweep first writes to it
-    ): self.folder = expanded(folder)
+    ):
+        self.folder = expanded(folder)
 
     def __repr__(self): return f'Store of {len(self.files())} runs in {self.folder}'
 
@@ -251,7 +262,8 @@ def write(self:Store,
     result:dict, # What was measured, or the error
 ):
     "Write the record of a run, and first its `outputs` in a file beside it."
-    file, record = self.run_file(run, settings), dict(result, settings=settings)
+    file = self.run_file(run, settings)
+    record = dict(result, settings=settings)
     if outputs := record.pop('outputs', None):
         with new_file(file.with_suffix('.npz')) as tmp, open(tmp, 'wb') as f:
             np.savez_compressed(f, logits=np.asarray(outputs[0], np.float32), targets=np.asarray(outputs[1]))
@@ -265,8 +277,10 @@ def read_outputs(
     file = Path(file).with_suffix('.npz')
     if not file.is_file(): return None
     try:
-        with np.load(file, allow_pickle=False) as f: z, y = f['logits'], f['targets']
-        if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf': return z, y
+        with np.load(file, allow_pickle=False) as f:
+            z, y = f['logits'], f['targets']
+        if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf':
+            return z, y
         raise ValueError(f'shapes {z.shape} and {y.shape}, types {z.dtype} and {y.dtype}')
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as e:
         why = ' '.join(str(e).split())[:300]
@@ -288,7 +302,7 @@ def changed_settings(
     other:dict, # Of another
 )->list: # Lines such as 'epochs is 1, not 2'
     "Describe the settings in which two runs differ."
-    values = lambda k: f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
+    def values(k): return f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
     files = 'the files of the model or of the data held something else'
     odd = sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
     return [files if k == 'files' else values(k) for k in odd]
@@ -297,9 +311,11 @@ def changed_settings(
 @patch
 def clear(self:Store):
     "Remove what killed processes left."
-    for o in ('', 'runs', 'models', 'calibrations'): clear_unfinished(self.folder/o)
+    for o in ('', 'runs', 'models', 'calibrations'):
+        clear_unfinished(self.folder/o)
     for f in self.folder.glob('*/.*.lock'): # claims on what is there already, unless somebody holds them
-        if (made := f.with_name(f.name[1:-5])).exists() and not f.is_symlink():
+        made = f.with_name(f.name[1:-5])
+        if made.exists() and not f.is_symlink():
             with self.claim(made): pass
 
 # %% ../../nbs/compare/store.ipynb #d15a4ae8
@@ -312,7 +328,8 @@ def open(self:Store):
         names = ', '.join(found[:3] + ['...']*(len(found) > 3))
         raise FileExistsError(f"{self.folder} holds {names} and is not the folder of a sweep: choose a new or "
                               f"empty one, such as {self.folder/'sweep'}")
-    for o in ('runs', 'models', 'calibrations'): (self.folder/o).mkdir(parents=True, exist_ok=True)
+    for o in ('runs', 'models', 'calibrations'):
+        (self.folder/o).mkdir(parents=True, exist_ok=True)
     (self.folder/'.lock').touch() # the mark of the folder of a sweep
     self.clear()
 
@@ -329,7 +346,8 @@ def claim(self:Store,
     except Timeout: pass
     try: yield lock.is_locked
     finally:
-        if lock.is_locked and os.name != 'nt': Path(lock.lock_file).unlink(missing_ok=True) # Windows does so itself
+        if lock.is_locked and os.name != 'nt':
+            Path(lock.lock_file).unlink(missing_ok=True) # Windows does so itself
         lock.release()
 
 # %% ../../nbs/compare/store.ipynb #d990f074
@@ -337,7 +355,8 @@ def to_table(
     records:dict, # File name -> record
 )->pd.DataFrame: # One row a run, with `COLUMNS`
     "Tabulate records."
-    order = lambda r: (*run_of(r)[:3], r['recipe'] != 'dense', r['recipe'], r['allocator'], -r['budget'])
+    def order(r):
+        return (*run_of(r)[:3], r['recipe'] != 'dense', r['recipe'], r['allocator'], -r['budget'])
     rows = [dict(r, run=f, metrics=json.dumps(r.get('metrics')),
                  latency_batch=s['latency_batch'], latency_length=s['latency_length'],
                  latency_busy=(r.get('latency_load') or 0) > BUSY)
@@ -349,10 +368,11 @@ def summarize(
     results:pd.DataFrame, # From `Sweep.results`
 )->pd.DataFrame: # One row for each task, model, recipe, allocator and budget
     "Average runs over seeds, and relate them to the dense model."
-    r, key = results[results.status == 'done'], ['task', 'model', 'seed']
+    r = results[results.status == 'done']
+    key = ['task', 'model', 'seed']
     dense = r[r.recipe == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
     r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'bytes', 'divergence', 'changed', 'upper') if o not in r)])
-    ref = lambda c: dense[c].to_numpy(dtype=float)
+    def ref(c): return dense[c].to_numpy(dtype=float)
     r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY,
                  speedup=(r.latency_dense_ms/r.latency_ms).fillna(ref('latency_ms')/r.latency_ms),
                  flops=r.flops_per_token/ref('flops_per_token'))
@@ -365,12 +385,15 @@ def summary_text(
 )->str:
     "Write the summary of a sweep as plain text."
     t = summarize(results)
-    names, sd = short_names(t.model), '' if t.seeds.max() < 2 else ' (sd)'
+    names = short_names(t.model)
+    sd = '' if t.seeds.max() < 2 else ' (sd)'
     scores = [f'{a:.4f}' + (f' ({s:.4f})' if n > 1 else '') for a, s, n in zip(t.score, t.sd, t.seeds)]
-    text = lambda c: [cell_text(c, o) for o in t[c]]
+    def text(c):
+        return [cell_text(c, o) for o in t[c]]
     show = dict(task=t.task, model=[names[o] for o in t.model], recipe=t.recipe, allocator=t.allocator,
                 kept=text('kept'), metric=t.metric) | {f'score{sd}': scores}
-    if t.divergence.notna().any(): show['divergence'] = text('divergence')
+    if t.divergence.notna().any():
+        show['divergence'] = text('divergence')
     times = [o + ' *'*busy for o, busy in zip(text('latency_ms'), t.busy)]
     show |= {heading('flops'): text('flops'), heading('latency_ms'): times}
     note = '\n* while other processes kept the machine busy' if t.busy.any() else ''

@@ -37,7 +37,8 @@ class TextSweep(Sweep):
 
     def tuning_settings(self, run):
         "List the settings of the fine-tuning that a run starts from, among them what is in the files."
-        res, files = super().tuning_settings(run), [self.own['data'], str(self.own.get('valid'))]
+        res = super().tuning_settings(run)
+        files = [self.own['data'], str(self.own.get('valid'))]
         state = [[f, *file_state(f)] for f in files if Path(f).is_file()]
         return dict(res, source=files[0], rows={k: v for k, v in self.own.items() if k != 'data'},
                     files=settings_hash([res['files'], state]))

@@ -27,13 +27,17 @@ def lines_to_documents(
     lines:list, # Lines of a file
 )->list[list[str]]: # Documents, each a list of paragraphs
     "Divide plain text at its empty lines, or WikiText at the titles of its articles, without its markup."
-    wiki, docs = _TITLE.fullmatch(next((o for o in lines if o.strip()), '')), [[]]
+    wiki = _TITLE.fullmatch(next((o for o in lines if o.strip()), ''))
+    docs = [[]]
     for o in lines:
-        if docs[-1] and (_TITLE.fullmatch(o) if wiki else not o.strip()): docs.append([])
+        if docs[-1] and (_TITLE.fullmatch(o) if wiki else not o.strip()):
+            docs.append([])
         if wiki:
-            if m := _HEADING.fullmatch(o): o = m.group(2)
+            m = _HEADING.fullmatch(o)
+            if m: o = m.group(2)
             o = re.sub(r' @([-,.])@ ', r'\1', o).replace('<unk>', '[UNK]')
-        if o := o.strip(): docs[-1].append(o)
+        o = o.strip()
+        if o: docs[-1].append(o)
     return docs if docs[-1] else docs[:-1]
 
 # %% ../../nbs/data/corpus.ipynb #70d4b1e6
@@ -63,14 +67,17 @@ def split_documents(
     check_fraction(valid, 'valid', one=False)
     if sum(map(len, docs)) < 2:
         raise ValueError('a single paragraph cannot be split: give more text, or other files to validate on')
-    if one := len(docs) == 1: docs = [[o] for o in docs[0]]
+    one = len(docs) == 1
+    if one: docs = [[o] for o in docs[0]]
     size = np.array([sum(map(len, o)) for o in docs])
     want = valid*size.sum()
     order = np.arange(len(docs))[::-1] if one else np.random.default_rng(seed).permutation(len(docs))
-    if not one: order = order[size[order] <= max(want, size.min())]
+    if not one:
+        order = order[size[order] <= max(want, size.min())]
     n = int(np.clip(np.searchsorted(size[order].cumsum(), want) + 1, 1, min(len(order), len(docs) - 1)))
     aside = sorted(order[:n].tolist())
-    train, valid = [o for i, o in enumerate(docs) if i not in set(aside)], [docs[i] for i in aside]
+    train = [o for i, o in enumerate(docs) if i not in set(aside)]
+    valid = [docs[i] for i in aside]
     return ([sum(train, [])], [sum(valid, [])]) if one else (train, valid)
 
 # %% ../../nbs/data/corpus.ipynb #65c932f9
@@ -96,7 +103,8 @@ class Corpus:
         paragraphs:np.ndarray, # Where each paragraph begins, and at the end `len(ids)`
         documents:np.ndarray, # Where each document begins, and at the end `len(ids)`
         tokenizer:PreTrainedTokenizerBase, # The tokenizer of `ids`
-    ): store_attr()
+    ):
+        store_attr()
     def __len__(self): return len(self.ids)
     def __repr__(self):
         return f'{len(self):,} tokens in {len(self.paragraphs)-1:,} paragraphs of {len(self.documents)-1:,} documents'
@@ -112,7 +120,11 @@ def tokenize_corpus(
     for k in ('mask_token', 'cls_token', 'sep_token', 'pad_token'):
         if getattr(tokenizer, k) is None:
             raise ValueError(f'the tokenizer has no {k}, which masked language modelling needs')
-    texts, ids, heads, lens, n = [o for d in docs for o in d], [], [], [], 1000
+    texts = [o for d in docs for o in d]
+    ids = []
+    heads = []
+    lens = []
+    n = 1000
     for i in tqdm(range(0, len(texts), n), 'Tokenising', leave=False, disable=len(texts) <= 20_000):
         out = tokenizer(texts[i:i+n], add_special_tokens=False, verbose=False)
         ids.append(np.fromiter((x for o in out['input_ids'] for x in o), np.int32))
@@ -160,17 +172,23 @@ def make_examples(
 )->MaskedTexts:
     "Arrange the tokens of a corpus in rows."
     tok = corpus.tokenizer
-    ids, heads, bounds, width = corpus.ids, corpus.heads, corpus.paragraphs, max_length - 2
+    ids = corpus.ids
+    heads = corpus.heads
+    bounds = corpus.paragraphs
+    width = max_length - 2
     if layout == 'packed': # a separator between documents, and no place where a row must end
         at = corpus.documents[1:-1]
-        ids, heads = np.insert(ids, at, tok.sep_token_id), np.insert(heads, at, True)
+        ids = np.insert(ids, at, tok.sep_token_id)
+        heads = np.insert(heads, at, True)
         bounds = np.array([0, len(ids)])
     n = -(-np.diff(bounds)//width) # rows between two of the bounds
     starts = np.repeat(bounds[:-1], n) + _ranges(np.zeros(len(n), int), n)*width
     lens = np.minimum(width, np.repeat(bounds[1:], n) - starts)
     rows = np.r_[0, (lens + 2).cumsum()]
-    res, words = np.empty(rows[-1], np.int32), np.full(rows[-1], -1, np.int32)
-    to, source = _ranges(rows[:-1] + 1, lens), _ranges(starts, lens)
+    res = np.empty(rows[-1], np.int32)
+    words = np.full(rows[-1], -1, np.int32)
+    to = _ranges(rows[:-1] + 1, lens)
+    source = _ranges(starts, lens)
     res[rows[:-1]], res[rows[1:]-1] = tok.cls_token_id, tok.sep_token_id
     res[to], words[to] = ids[source], heads.cumsum()[source] - 1
     words[np.isin(res, tok.all_special_ids)] = -1
@@ -180,10 +198,13 @@ def make_examples(
 @patch
 def mask(self:MaskedTexts, rng, p=0.15, whole_word=False):
     "Hide a fraction `p` of the tokens of all rows: ids with some hidden, and the places of these in ascending order."
-    if whole_word: u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words]
+    if whole_word:
+        u = rng.random(self.words.max(initial=-1) + 1, np.float32)[self.words]
     else: u = rng.random(len(self.ids), np.float32)
     where = np.flatnonzero((self.words >= 0) & (u < p))
-    kind, ids, tok = rng.random(len(where), np.float32), self.ids.copy(), self.tokenizer
+    kind = rng.random(len(where), np.float32)
+    ids = self.ids.copy()
+    tok = self.tokenizer
     ids[where[kind < 0.8]] = tok.mask_token_id
     other = where[(kind >= 0.8) & (kind < 0.9)] # the rest stays as it is
     ordinary = np.setdiff1d(np.arange(len(tok)), tok.all_special_ids).astype(np.int32)
@@ -204,8 +225,10 @@ class MaskedDL(TextDL):
         seed:int=42, # Decides orders and masks
         **kwargs
     ):
-        check_fraction(p, 'mask probability', one=False); check_count(masks, 'masks', none=True)
-        self.step, self._drawn = 0, (None, None)
+        check_fraction(p, 'mask probability', one=False)
+        check_count(masks, 'masks', none=True)
+        self.step = 0
+        self._drawn = None, None
         store_attr('p,masks,whole_word,stops')
         super().__init__(dataset, bs=bs, shuffle=shuffle, seed=seed, **kwargs)
         self._n_inp, self._types = 1, {}
@@ -213,7 +236,8 @@ class MaskedDL(TextDL):
         kept = {k: getattr(self, k) for k in ('p', 'masks', 'whole_word', 'stops')}
         return super().new(dataset, **{**kept, **kwargs})
     @property
-    def per_pass(self): return -(-len(self.dataset)//self.bs) # batches in a pass over the rows
+    def per_pass(self):
+        return -(-len(self.dataset)//self.bs) # batches in a pass over the rows
     def get_idxs(self): return range(len(self))
 
 # %% ../../nbs/data/corpus.ipynb #e1c088b3
@@ -227,7 +251,8 @@ def __len__(self:MaskedDL):
 def draw(self:MaskedDL, number):
     "Draw the order of the rows of a pass, their ids with some hidden, and the places of these."
     if self._drawn[0] != number:
-        if self.shuffle: order = length_sorted_order(self.res, self.bs, np.random.default_rng([self.seed, number]))
+        if self.shuffle:
+            order = length_sorted_order(self.res, self.bs, np.random.default_rng([self.seed, number]))
         else: order = np.argsort(-self.res, kind='stable')
         m = number if self.masks is None else number % self.masks
         masked = self.dataset.mask(np.random.default_rng([self.seed, m, 1]), self.p, self.whole_word)
@@ -240,12 +265,15 @@ def batch_at(self:MaskedDL, step):
     "Make the batch of a step since training began: inputs, and labels of the hidden tokens."
     number, i = divmod(step, self.per_pass)
     order, ids, where = self.draw(number)
-    d, idxs = self.dataset, order[i*self.bs:(i+1)*self.bs]
+    d = self.dataset
+    idxs = order[i*self.bs:(i+1)*self.bs]
     ids, mask, _ = TokenizedTexts(ids, d.starts).padded(idxs, d.tokenizer.pad_token_id)
-    lo, hi = np.searchsorted(where, d.starts[idxs]), np.searchsorted(where, d.starts[idxs+1])
+    lo = np.searchsorted(where, d.starts[idxs])
+    hi = np.searchsorted(where, d.starts[idxs+1])
     here = where[_ranges(lo, hi - lo)]
     at = here + np.repeat(np.arange(len(idxs))*ids.shape[1] - d.starts[idxs], hi - lo)
-    if not len(at): at, here = np.array([1]), d.starts[idxs[:1]] + 1
+    if not len(at):
+        at, here = np.array([1]), d.starts[idxs[:1]] + 1
     x = dict(input_ids=ids, attention_mask=mask, masked_positions=at)
     return {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(d.ids[here].astype(np.int64))
 
@@ -262,10 +290,13 @@ def create_batches(self:MaskedDL, samps):
 def batch_frame(self:MaskedDL, b=None, out=None, max_n=9):
     "Make a table of a batch: texts, what was hidden, and what the model predicts (`out`)."
     x, y = self.one_batch() if b is None else b
-    t, ids = self.dataset.tokenizer, x['input_ids'][:max_n]
+    t = self.dataset.tokenizer
+    ids = x['input_ids'][:max_n]
     rows = x['masked_positions'].cpu()//ids.shape[1]
-    names = lambda o, r: ' '.join(t.convert_ids_to_tokens(o.cpu()[rows == r].tolist()))
+    def names(o, r):
+        return ' '.join(t.convert_ids_to_tokens(o.cpu()[rows == r].tolist()))
     texts = [t.decode(o[mask > 0]) for o, mask in zip(ids, x['attention_mask'])]
     res = pd.DataFrame([dict(text=o, hidden=names(y, r)) for r, o in enumerate(texts)])
-    if out is not None: res['predicted'] = [names(out, r) for r in range(len(res))]
+    if out is not None:
+        res['predicted'] = [names(out, r) for r in range(len(res))]
     return res

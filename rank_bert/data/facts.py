@@ -28,17 +28,20 @@ class GlueTask:
     def __post_init__(self):
         self.text_in_file = self.text_in_file or self.text_cols
         for k in ('text_cols', 'labels', 'text_in_file', 'header', 'metrics'):
-            if names := getattr(self, k): setattr(self, k, names.split('|'))
+            names = getattr(self, k)
+            if names: setattr(self, k, names.split('|'))
     def __repr__(self): return f'{self.name}: {", ".join(self.text_cols)} -> {", ".join(self.labels or ["a score"])}'
     def files(self)->dict: # Split -> file name
         "Give the official file of each split."
-        if self.name != 'mnli': return dict(train='train.tsv', validation='dev.tsv', test='test.tsv')
+        if self.name != 'mnli':
+            return dict(train='train.tsv', validation='dev.tsv', test='test.tsv')
         kinds = [(a, b, o) for a, b in (('validation', 'dev'), ('test', 'test')) for o in ('matched', 'mismatched')]
         return dict(train='train.tsv', **{f'{a}_{o}': f'{b}_{o}.tsv' for a, b, o in kinds})
     @property
     def num_labels(self)->int: return len(self.labels or ['a score'])
     @property
-    def valid_splits(self)->list: return [o for o in self.files() if o.startswith('validation')]
+    def valid_splits(self)->list:
+        return [o for o in self.files() if o.startswith('validation')]
 
 # %% ../../nbs/data/facts.ipynb #629d7de1
 _PAIR, _F1 = 'sentence1|sentence2', 'f1|accuracy'
@@ -56,7 +59,8 @@ GLUE_TASKS = {o.name: o for o in (
     GlueTask('wnli', 'WNLI', _PAIR, 'not_entailment|entailment'))}
 
 # %% ../../nbs/data/facts.ipynb #bf06cd6d
-def plain_name(name): return ''.join(o for o in str(name).lower() if o.isalnum())
+def plain_name(name):
+    return ''.join(o for o in str(name).lower() if o.isalnum())
 
 def glue_task(
     task:str, # Name of a task, in the spelling of the hub or of the paper

@@ -28,13 +28,15 @@ def read_file(self:GlueTask, path, split='train'):
     test = split.startswith('test')
     t = read_tsv(path, None if test else self.header, self.broken)
     cols = {new: table_column(t, old, path) for new, old in zip(self.text_cols, self.text_in_file)}
-    if test and self.label_in_file not in t: label = [-1]*len(t)
+    if test and self.label_in_file not in t:
+        label = [-1]*len(t)
     else:
         column = table_column(t, self.label_in_file, path)
         known = {p: i for i, o in enumerate(self.labels or ()) for p in (o, str(i))}
         label = [read_score(o) if self.labels is None else known.get(o) for o in column]
         if None in label:
-            i, names = label.index(None), self.labels
+            i = label.index(None)
+            names = self.labels
             want = f'one of {", ".join(names)} (or 0 to {len(names)-1})' if names else 'a score'
             raise ValueError(f'{path}, line {t.index[i]}: label {column[i]!r} is not {want}')
     kind = ClassLabel(names=self.labels) if self.labels else Value('float32')
@@ -57,13 +59,15 @@ def task_folder(
     source:str|Path, # Folder of all tasks, or of this one
 )->Path: # Folder with the task's files
     "Find the folder of a task."
-    t, source = glue_task(task), Path(source)
+    t = glue_task(task)
+    source = Path(source)
     if not source.is_dir():
         raise FileNotFoundError(f"{source}: no such folder; "
                                 f"source is 'sample', 'hub' or a folder with the GLUE task {t.name}")
     inside = [o for o in sorted(source.iterdir()) if o.is_dir() and plain_name(o.name) == t.name]
     for o in [*inside, source]:
-        if (o/'dataset_dict.json').exists() or (o/'train.tsv').exists(): return o
+        if (o/'dataset_dict.json').exists() or (o/'train.tsv').exists():
+            return o
     raise FileNotFoundError(f'{source} has neither {t.folder}/train.tsv nor train.tsv nor a data set of save_to_disk, '
                             f'only {", ".join(sorted(o.name for o in source.iterdir())[:12]) or "nothing"}')
 
@@ -74,7 +78,8 @@ def glue_from_hub(
     "Load a task from the hub, or from the cache of an earlier download."
     t, repo = glue_task(task), 'nyu-mll/glue'
     if Path(repo).exists(): raise FileExistsError(f'datasets would take {Path(repo).resolve()} for the hub: move it')
-    there, places = hub_reachable(), (datasets.config, huggingface_hub.constants)
+    there = hub_reachable()
+    places = (datasets.config, huggingface_hub.constants)
     before = [o.HF_HUB_OFFLINE for o in places]
     try:
         for o in () if there else places: o.HF_HUB_OFFLINE = True # `datasets` then looks at its cache only
@@ -93,7 +98,8 @@ def load_glue(
     source:str|Path=None, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
 )->DatasetDict: # Splits and columns as on the hub
     "Load a GLUE task."
-    t, source = glue_task(task), glue_source(source)
+    t = glue_task(task)
+    source = glue_source(source)
     if source == 'hub': return glue_from_hub(t.name)
     folder = task_folder(t.name, sample_folder() if source == 'sample' else source)
     if not (folder/'dataset_dict.json').exists():
@@ -116,7 +122,8 @@ def glue_dls(
     **kwargs
 )->TextDLs: # Training and validation; for MNLI training, matched, mismatched
     "Make batches of a GLUE task."
-    t, source = glue_task(task), glue_source(source)
+    t = glue_task(task)
+    source = glue_source(source)
     if tokenizer is None and source != 'sample':
         raise ValueError("give a tokenizer; only source='sample' has one of its own")
     return text_dls(load_glue(task, source), tokenizer or sample_tokenizer(), t.text_cols, 'label',

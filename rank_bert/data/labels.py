@@ -45,7 +45,8 @@ def is_unnamed(names)->bool: # Are they LABEL_0, LABEL_1 and so on?
 
 def match_labels(names, labels)->list: # The place of each label among `names`; None for one that is not there
     "Find labels of data among those of a model: by name, whatever its capitals, and `LABEL_1` by 1."
-    key = lambda o: re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
+    def key(o):
+        return re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
     ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
     return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
 
@@ -55,7 +56,8 @@ def read_score(
 )->float|None: # None if it is no finite `float32`, or written in other than plain digits
     "Read a score."
     plain = r'\s*[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?\s*'
-    if isinstance(o, str) and not re.fullmatch(plain, o, re.ASCII | re.IGNORECASE): return None
+    if isinstance(o, str) and not re.fullmatch(plain, o, re.ASCII | re.IGNORECASE):
+        return None
     try: v = float(o)
     except (TypeError, ValueError, OverflowError): return None
     return v if abs(v) <= float(np.finfo(np.float32).max) else None
@@ -70,7 +72,8 @@ def is_multi_label(
 # %% ../../nbs/data/labels.ipynb #e5e28256
 def _check_given(labels, place):
     "Raise `ValueError` if a row has no label; say how many have none, and name the first three."
-    if not (empty := [i for i, o in enumerate(labels) if is_empty(o)]): return
+    empty = [i for i, o in enumerate(labels) if is_empty(o)]
+    if not empty: return
     more = f', and {len(empty):,} of {len(labels):,} rows have none ({name_first([*map(place, empty)])})'
     raise ValueError(f'{place(empty[0])} is {labels[empty[0]]!r}: every row needs a label{more if empty[1:] else ""}: '
                      'write it, or leave such rows out with drop_empty (--drop-empty)')
@@ -78,8 +81,21 @@ def _check_given(labels, place):
 # %% ../../nbs/data/labels.ipynb #66cc6ff9
 def _is_hot(rows):
     "Tell whether these are rows of 0 and 1, all of one length."
-    flag = lambda v: isinstance(v, (bool, int, float, np.number, np.bool_)) and v in (0, 1)
+    def flag(v):
+        return isinstance(v, (bool, int, float, np.number, np.bool_)) and v in (0, 1)
     return len({len(o) for o in rows}) == 1 and len(rows[0]) > 1 and all(flag(v) for o in rows for v in o)
+
+# %% ../../nbs/data/labels.ipynb #lab3ls01
+def classes_found(labels, what): # Names of the classes
+    "List the classes of labels; raise `ValueError` if there is one only, and warn of two names that differ in case only."
+    vocab = label_vocab(labels)
+    if len(vocab) < 2: raise ValueError(f'every {what} is {vocab[0]!r}: a classifier needs two classes')
+    alike = {}
+    for o in vocab:
+        first = alike.setdefault(o.strip().casefold(), o)
+        if first != o:
+            warnings.warn(f'{what} has both {first!r} and {o!r}: they are two classes, unless you give both one name')
+    return vocab
 
 # %% ../../nbs/data/labels.ipynb #49be2221
 _UNNAMED = ', as the model does not name them: write numbers, or name them in its order, as vocab or in its config.json'
@@ -93,14 +109,18 @@ class Labels:
         vocab:list=None, # Names of the classes in order; None to find them
         regression:bool=None, # Scores rather than classes? None to find out
     ):
-        self.col, self.sep, self.columns = label_col, label_sep, isinstance(label_col, (list, tuple))
+        self.col = label_col
+        self.sep = label_sep
+        self.columns = isinstance(label_col, (list, tuple))
         labels = self.read(train)
         self.several = not regression and is_multi_label(labels)
         own = label_col if self.columns else train.attrs.get('classes', {}).get(label_col)
-        if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)): vocab = own
+        if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)):
+            vocab = own
         self.hot = self.several and _is_hot(labels) and (not vocab or len(vocab) == len(labels[0]))
         if self.hot and not vocab: vocab = range(len(labels[0]))
-        self.ordered, self.vocab = bool(vocab), None # the alphabet is no order
+        self.ordered = bool(vocab)
+        self.vocab = None # the alphabet is no order
         self.known = _UNNAMED*is_unnamed(vocab) if vocab else ', the labels of the training rows'
         if vocab:
             self.vocab = v = list(map(str, vocab))
@@ -112,13 +132,7 @@ class Labels:
         else:
             _check_given(labels, partial(row_place, train, 'train', label_col))
             if is_regression(labels) if regression is None else regression: return
-            self.vocab, alike = label_vocab(labels), {}
-            if len(self.vocab) < 2:
-                raise ValueError(f'every train {label_col} is {self.vocab[0]!r}: a classifier needs two classes')
-            for o in self.vocab:
-                if (first := alike.setdefault(o.strip().casefold(), o)) != o:
-                    warnings.warn(f'train {label_col} has both {first!r} and {o!r}: they are two classes, '
-                                  'unless you give both one name')
+            self.vocab = classes_found(labels, f'train {label_col}')
 
 # %% ../../nbs/data/labels.ipynb #fd6dd920
 @patch
@@ -144,10 +158,12 @@ def read(self:Labels, table, split='train'):
 @patch
 def encode(self:Labels, table, split='train'):
     "Turn the labels of a split into int64 classes, float32 scores or rows of 0 and 1; None where it has no labels."
-    labels, place = self.read(table, split), partial(row_place, table, split, self.col)
+    labels = self.read(table, split)
+    place = partial(row_place, table, split, self.col)
     known = ', '.join(map(repr, self.vocab or ()))
     if not self.several:
-        if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels): return None
+        if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels):
+            return None
         _check_given(labels, place)
         res = [*map(read_score, labels)] if self.vocab is None else match_labels(self.vocab, labels)
         if None in res:
@@ -156,7 +172,8 @@ def encode(self:Labels, table, split='train'):
             raise ValueError(f'{place(i)} is {labels[i]!r}, which is not {want}')
         return np.array(res, dtype=np.float32 if self.vocab is None else np.int64)
     if not is_multi_label(labels): raise ValueError(f'train has lists of labels, {split} has not')
-    if self.hot and _is_hot(labels): labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
+    if self.hot and _is_hot(labels):
+        labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
     res = np.zeros((len(labels), len(self.vocab)), np.float32)
     each = [(i, o) for i, row in enumerate(labels) for o in row]
     for (i, o), k in zip(each, match_labels(self.vocab, (o for _, o in each))):

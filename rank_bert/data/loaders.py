@@ -35,9 +35,11 @@ def length_sorted_order(
     n = len(lengths)
     idxs = rng.permutation(n)
     idxs = idxs[np.lexsort((-lengths[idxs], np.arange(n)//(50*bs)))] # 50 batches are sorted together
-    full, rest = idxs[:n - n%bs].reshape(-1, bs), idxs[n - n%bs:]
+    full = idxs[:n - n%bs].reshape(-1, bs)
+    rest = idxs[n - n%bs:]
     full = rng.permutation(full)
-    if len(full): full = np.roll(full, -lengths[full].max(1).argmax(), axis=0)
+    if len(full):
+        full = np.roll(full, -lengths[full].max(1).argmax(), axis=0)
     return np.concatenate([full.ravel(), rest])
 
 # %% ../../nbs/data/loaders.ipynb #96fc7e1b
@@ -52,7 +54,8 @@ class TextDL(SortedDL):
         res=None, # fastai sets this, but the lengths are known
         **kwargs
     ):
-        check_count(bs, 'bs'); check_count(seed, 'seed', 0)
+        check_count(bs, 'bs')
+        check_count(seed, 'seed', 0)
         self.seed, self.epoch = seed, 0
         super().__init__(dataset, res=dataset.lengths, bs=bs, shuffle=shuffle, num_workers=num_workers, **kwargs)
     def create_item(self, s): return s or 0
@@ -65,7 +68,8 @@ class TextDL(SortedDL):
 @patch
 def get_idxs(self:TextDL):
     "Order the items of the coming epoch."
-    if not self.shuffle: return np.argsort(-self.res, kind='stable').tolist()
+    if not self.shuffle:
+        return np.argsort(-self.res, kind='stable').tolist()
     rng = np.random.default_rng([self.seed, self.epoch])
     self.epoch += 1
     return length_sorted_order(self.res, self.bs, rng).tolist()
@@ -80,7 +84,8 @@ def one_batch(self:TextDL):
 
 # %% ../../nbs/data/loaders.ipynb #ebf0071d
 @patch(as_prop=True)
-def vocab(self:TextDL): return None if self.dataset.vocab is None else CategoryMap(self.dataset.vocab, sort=False)
+def vocab(self:TextDL):
+    return None if self.dataset.vocab is None else CategoryMap(self.dataset.vocab, sort=False)
 
 # %% ../../nbs/data/loaders.ipynb #a80cb9dd
 @patch
@@ -90,8 +95,10 @@ def batch_frame(self:TextDL, b=None, out=None, max_n=9):
     d = self.dataset
     texts = x.values if isinstance(x, pd.DataFrame) else map(d.decode_texts, x['input_ids'][:max_n])
     res = pd.DataFrame(list(texts)[:max_n], columns=d.text_cols)
-    if y: res['label'] = [d.label_name(o) for o in y[0][:max_n]]
-    if out is not None: res['predicted'] = [d.label_name(o) for o in to_cpu(out)[:max_n]]
+    if y:
+        res['label'] = [d.label_name(o) for o in y[0][:max_n]]
+    if out is not None:
+        res['predicted'] = [d.label_name(o) for o in to_cpu(out)[:max_n]]
     return res
 
 # %% ../../nbs/data/loaders.ipynb #229d7b37
@@ -146,7 +153,8 @@ class TextDLs(DataLoaders):
     @property
     def vocab(self): return self.train.dataset.vocab
     @property
-    def multi_label(self): return getattr(self.train.dataset.y, 'ndim', 1) == 2
+    def multi_label(self):
+        return getattr(self.train.dataset.y, 'ndim', 1) == 2
     def test_dl(self,
         texts, # A text, a pair, or a list of either; or `TextItems`
         bs:int=None, # Batch size; None for the validation set's
@@ -189,22 +197,27 @@ def text_dls(
     **kwargs
 )->TextDLs: # Training, then validation
     "Make batches of your own texts."
-    check_count(bs, 'bs'); check_count(seed, 'seed', 0)
-    check_count(n_train, 'n_train', none=True); check_count(val_bs, 'val_bs', none=True)
+    check_count(bs, 'bs')
+    check_count(seed, 'seed', 0)
+    check_count(n_train, 'n_train', none=True)
+    check_count(val_bs, 'val_bs', none=True)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)
     labels = Labels(train, label_col, **{k: kwargs.pop(k) for k in _LABELS if k in kwargs})
     items = []
     for split, t in dict(train=draw_rows(train, n_train, seed), **valids).items():
         if not len(t): raise ValueError(f'{split} has no rows')
-        texts, names = [table_column(t, o, split) for o in text_cols], [f'{split} {o}' for o in text_cols]
+        texts = [table_column(t, o, split) for o in text_cols]
+        names = [f'{split} {o}' for o in text_cols]
         empty = [row_place(t, split, c, i) for c, column in zip(text_cols, texts) for i, o in enumerate(column)
                  if isinstance(o, str) and not o.strip()]
-        if empty: warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}; '
-            'drop_empty (--drop-empty) leaves such rows out')
+        if empty:
+            warnings.warn(f'{len(empty):,} of {len(t)*len(texts):,} texts are empty: {name_first(empty)}; '
+                'drop_empty (--drop-empty) leaves such rows out')
         tokens = tokenize_cached(tokenizer, *texts, max_length=max_length, names=names, **kwargs)
         items.append(TextItems(tokens, labels.encode(t, split), tokenizer, labels.vocab, text_cols, max_length, texts))
     dls = TextDL(items[0], bs, True, seed), *(TextDL(o, val_bs or 2*bs, seed=seed) for o in items[1:])
     res = TextDLs(*dls, device=device or default_device())
-    res.valid_names, res.ordered = list(valids), labels.ordered
+    res.valid_names = list(valids)
+    res.ordered = labels.ordered
     return res

@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 __all__ = ['read_data', 'table_column', 'find_text_cols', 'check_text_cols', 'draw_rows']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
-import csv, io, json, reprlib, warnings
+import csv, io, json, re, reprlib, warnings
 from itertools import groupby
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
@@ -158,23 +158,54 @@ def read_file(
     return res
 
 # %% ../../nbs/data/tables.ipynb #t4gfil02
+_TAG = re.compile('O$|[BIESUL](?:[-_]|$)')
+
+def _tag_rows(path): # Fields of each row, and None where a text ends
+    "Read the rows of a file of columns, without headers and comments."
+    lines = [(i, o.split('\t') if '\t' in o else re.split(' +', o))
+        for i, o in enumerate((o.strip(' ') for o in read_lines(path)), 1)]
+    empty = lambda o: not any(o) or o[0].startswith('-DOCSTART-')
+    rows = [o for o in lines if not empty(o[1])]
+    first = next((o for o in rows if not o[1][0].startswith('#')), rows[0] if rows else (1, []))
+    n, begins = len(first[1]), True
+    if n < 2: raise ValueError(f'{path}, line {first[0]}: a word and its tag are two columns at least, got {n}')
+    others = {o[-1] for o in (o for i, o in rows if i != first[0])}
+    if others and first[1][-1] not in others and not _TAG.match(first[1][-1]):
+        warnings.warn(f"{path}, line {first[0]}: {' '.join(first[1])!r} is taken for a header and left out")
+        lines.remove(first)
+    tags = {o[-1] for _, o in lines if not o[0].startswith('#')}
+    for i, o in lines:
+        marked, row = o[0].startswith('#'), None if empty(o) else o
+        if row and marked and (len(o) != n or begins and o[-1] not in tags and not _TAG.match(o[-1])): continue
+        begins = row is None or begins and marked
+        if row and len(o) != n: raise ValueError(f'{path}, line {i}: {len(o)} columns, and line {first[0]} has {n}')
+        if row and not o[-1].strip(): raise ValueError(f'{path}, line {i}: the tag is empty, the last of {n} columns')
+        yield row
+
+def _words_and_tags(texts): # of each text, the fields of its rows
+    "Find the columns of the words and of the tags."
+    whole = [[o for o in text if not re.fullmatch(r'\d+[-.]\d+', o[0])] for text in texts]
+    numbered = max(map(len, whole), default=0) > 1 and all(
+        [o[0] for o in text] == [str(i) for i in range(1, len(text) + 1)] for text in whole)
+    if not numbered or len(texts[0][0]) < 3: return [([o[0] for o in text], [o[-1] for o in text]) for text in texts]
+    outer = all(_TAG.match(tag) for text in whole for o in text for tag in o[2:]) # as GermEval has them
+    return [([o[1] for o in text], [o[2 if outer else -1] for o in text]) for text in whole]
+
 def read_tags(
     path:str|Path, # File of columns, the word first and its tag last; or `.jsonl`, `.json` or `.parquet`
 )->tuple: # Lists of words, and lists of their tags, one of each a text
     "Read words and tags; raise `ValueError` where one is without the other."
     if Path(path).suffix.lower() in ('.jsonl', '.json', '.parquet'):
-        table, where = read_file(path), 'row'
+        table = read_file(path)
         if lost := {'tokens', 'tags'} - {*table.columns}: raise ValueError(f'{path} has no column {min(lost)!r}')
-        texts = [(i, *o) for i, o in enumerate(zip(table.tokens.map(list), table.tags.map(list)), 1)]
-    else:
-        where, lines = 'the text that begins in line', [*enumerate(read_lines(path), 1)]
-        blocks = ([*o] for empty, o in groupby(lines, lambda o: not o[1].strip()) if not empty)
-        rows = ((b[0][0], [o.split('\t' if '\t' in o else None) for _, o in b]) for b in blocks)
-        texts = [(i, [o[0] for o in b], [o[-1] for o in b if len(o) > 1]) for i, b in rows if b[0][0] != '-DOCSTART-']
-    for i, words, tags in texts:
-        if len(words) != len(tags): raise ValueError(f'{path}, {where} {i}: {len(words)} words and {len(tags)} tags')
-        check_texts([*words, *tags], f'{path}, {where} {i}: words and tags')
-    return [o[1] for o in texts], [o[2] for o in texts]
+        texts = [*zip(table.tokens.map(list), table.tags.map(list))]
+        for i, (words, tags) in enumerate(texts, 1):
+            if len(words) != len(tags): raise ValueError(f'{path}, row {i}: {len(words)} words and {len(tags)} tags')
+            check_texts([*words, *tags], f'{path}, row {i}: words and tags')
+            if '' in tags: raise ValueError(f'{path}, row {i}: the tag of {words[tags.index("")]!r} is empty')
+    else: texts = _words_and_tags([[*o] for row, o in groupby(_tag_rows(path), bool) if row])
+    if not texts: raise ValueError(f'{path} has no row with a word and its tag')
+    return [o[0] for o in texts], [o[1] for o in texts]
 
 # %% ../../nbs/data/tables.ipynb #fbc197e3
 def load_saved(

@@ -33,8 +33,11 @@ def _join_pair(pieces, a, b):
 class _PairCounts:
     "Counts of neighbouring pieces in a corpus of counted words."
     def __init__(self, words):
-        self.freq, self.split = words, {w: [w[0], *('##' + o for o in w[1:])] for w in words}
-        self.counts, self.where, self.heap = Counter(), defaultdict(set), []
+        self.freq = words
+        self.split = {w: [w[0], *('##' + o for o in w[1:])] for w in words}
+        self.counts = Counter()
+        self.where = defaultdict(set)
+        self.heap = []
         for w in words: self._add(w, 1)
         self._push(self.counts)
     def _add(self, w, sign):
@@ -42,7 +45,8 @@ class _PairCounts:
             self.counts[p] += sign*self.freq[w]
             self.where[p].add(w)
     def _push(self, pairs):
-        for p in pairs: heapq.heappush(self.heap, (-self.counts[p], p))
+        for p in pairs:
+            heapq.heappush(self.heap, (-self.counts[p], p))
     def best(self):
         "Find the most frequent pair and its count; the alphabetically first among equals."
         while self.heap:
@@ -67,8 +71,11 @@ def train_wordpiece(
     max_length:int=512, # Longest input of the model
 )->PreTrainedTokenizerBase: # A BERT tokenizer (lower case); save it with `save_pretrained`
     "Train a WordPiece tokenizer, the same one each time."
-    norm, split, words = BertNormalizer(lowercase=True), BertPreTokenizer(), Counter()
-    for o in check_texts(texts): words.update(w for w, _ in split.pre_tokenize_str(norm.normalize_str(o)))
+    norm = BertNormalizer(lowercase=True)
+    split = BertPreTokenizer()
+    words = Counter()
+    for o in check_texts(texts):
+        words.update(w for w, _ in split.pre_tokenize_str(norm.normalize_str(o)))
     pairs = _PairCounts(words)
     vocab = dict.fromkeys(SPECIAL_TOKENS + sorted({p for o in pairs.split.values() for p in o}))
     while len(vocab) < vocab_size:

@@ -81,11 +81,11 @@ def tokenizer(self:Encoder): # Tokenizer
 
 def are_texts(
     data, # Anything
-)->bool: # Is it a list of strings, or of pairs of strings?
+)->bool: # Is it a list of strings, of pairs of strings, or of lists of words?
     "Tell texts from batches."
     first = data[0] if isinstance(data, (list, tuple)) and data else None
-    pair = isinstance(first, (list, tuple)) and first and all(isinstance(o, str) for o in first)
-    return isinstance(first, str) or bool(pair)
+    several = isinstance(first, (list, tuple)) and first and all(isinstance(o, str) for o in first)
+    return isinstance(first, str) or bool(several)
 
 @patch(as_prop=True)
 def padding(self:Encoder)->dict: # Settings of `collate`
@@ -105,7 +105,7 @@ def positions(self:Encoder)->int: # None where it knows positions relative to ea
 
 def batches_of_texts(
     model:nn.Module, # A model with a `tokenizer`, or one loaded from a folder or name that has one
-    texts:list, # Strings, or pairs of strings
+    texts:list, # Strings, or pairs of strings, or the words of each text for a tagger
     bs:int=64, # Texts in a batch
 )->list: # Batches, dicts of tensors (batch, length)
     "Tokenise texts as a model expects them."
@@ -115,7 +115,8 @@ def batches_of_texts(
     else:
         tok, items = enc.tokenizer, prompted(model, items)
         longest = min(tok.model_max_length, enc.positions or 512, 512)
-        tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt')
+        words = enc.kind == 'token_classification' and bool(items) and not isinstance(items[0], str)
+        tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt', is_split_into_words=words)
     kind, queries, batches = enc.kind, {}, []
     for i in range(0, len(items), bs):
         x, some = tokenise(items[i:i + bs]), items[i:i + bs]
@@ -123,7 +124,8 @@ def batches_of_texts(
             if not tok.is_fast: raise ValueError(f'tags belong to words, and {type(tok).__name__} does not tell where '
                 'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
             prefix = getattr(tok.backend_tokenizer.model, 'continuing_subword_prefix', None)
-            x['label_mask'] = torch.tensor(np.array([word_starts(*o, prefix) for o in zip(x.encodings, some)]))
+            starts = [word_starts(*o, prefix, tok.unk_token_id) for o in zip(x.encodings, some)]
+            x['label_mask'] = torch.tensor(np.array(starts))
         if kind == 'ranking' and not isinstance(some[0], str):
             x['group'] = torch.tensor([queries.setdefault(o[0], len(queries)) for o in some])
         batches.append(dict(x))
@@ -132,7 +134,8 @@ def batches_of_texts(
 # %% ../../nbs/models/batches.ipynb #0data002
 def check_data(
     data, # What the caller passed
-): # A list of texts or of pairs of texts; batches as they are
+    kind:str=None, # Key of `KINDS`: texts of a tagger may be lists of words
+): # A list of texts, of pairs of texts or of lists of words; batches as they are
     "Raise `TypeError` or `ValueError` unless `data` may hold texts or batches; read those of a table that it names."
     if isinstance(data, (str, Path)):
         from rank_bert.data.tables import file_texts # imports datasets
@@ -144,7 +147,8 @@ def check_data(
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
     rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
-    return text_rows(rows(data), where='data') if are_texts(rows(first)) else data
+    n = 0 if kind == 'token_classification' else None
+    return text_rows(rows(data), n, 'data') if are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
@@ -154,7 +158,7 @@ def batches_from(
     data, # Texts, pairs of texts, or batches
 ): # Batches
     "Check what a caller passes to learn from, and tokenise it if it is text."
-    data = check_data(data)
+    data = check_data(data, Encoder(model).kind)
     return batches_of_texts(model, data) if are_texts(data) else data
 
 # %% ../../nbs/models/batches.ipynb #rand0002

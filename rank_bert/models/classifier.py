@@ -12,7 +12,7 @@ import copy
 from pathlib import Path
 
 import torch, torch.nn as nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig, PretrainedConfig
+from transformers import AutoConfig, AutoModelForSequenceClassification, BertConfig, PreTrainedConfig
 
 from ..checks import check_count, check_name
 from .encoder import Encoder
@@ -41,11 +41,11 @@ def pool(
 # %% ../../nbs/models/classifier.ipynb #34f708cb
 _SETTINGS = {} # not `functools.cache`, which torch.export looks through, and then meets a class that it cannot make
 
-class PooledConfig(PretrainedConfig):
+class PooledConfig(PreTrainedConfig):
     "Configure an encoder with a linear head on its pooled output."
     model_type, sub_configs = 'pooled-classifier', {'encoder': AutoConfig}
     def __init__(self,
-        encoder:PretrainedConfig|dict=None, # Of the encoder; default: BERT's
+        encoder:PreTrainedConfig|dict=None, # Of the encoder; default: BERT's
         pooling:str='mean', # Key of `POOLINGS`, or 'pooler' for the encoder's own
         dropout:float=0.1, # Share of the pooled output dropped in training
         **kwargs
@@ -58,7 +58,7 @@ class PooledConfig(PretrainedConfig):
     def _is_passed_on(self, k):
         if 'encoder' not in self.__dict__ or k in ('encoder', 'pooling', 'dropout'): return False
         cls = type(self.encoder)
-        if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PretrainedConfig())}
+        if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PreTrainedConfig())}
         return k in _SETTINGS[cls]
     def __getattr__(self, k):
         if self._is_passed_on(k): return getattr(self.encoder, k)

@@ -26,7 +26,8 @@ def _layer_in_engine(layer, to, precision):
     "Write a linear layer, dense or factorised, as a graph, and load it; return a function of `(tokens, in)`."
     import onnx
     from onnx import TensorProto, helper, numpy_helper
-    array = lambda t, name: numpy_helper.from_array(t.detach().float().numpy(), name)
+    def array(t, name):
+        return numpy_helper.from_array(t.detach().float().numpy(), name)
     thin = [layer.down, layer.up] if hasattr(layer, 'down') else [layer]
     values = [array(l.weight.T.contiguous(), f'w{i}') for i, l in enumerate(thin)] + [array(layer.bias, 'b')]
     names = ['x', *(f'h{i}' for i in range(len(thin)))]
@@ -52,7 +53,8 @@ def engine_latency(
     with needs_extra(engine.extra):
         import_module('onnx')
         import_module(engine.package)
-    if reason := why_not(to, precision): raise ValueError(reason)
+    reason = why_not(to, precision)
+    if reason: raise ValueError(reason)
     def measure(shapes):
         prepare = partial(_layer_in_engine, to=to, precision=precision)
         return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
@@ -62,7 +64,8 @@ def engine_latency(
         x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
         x['attention_mask'][:] = 1
         return partial(engine, x)
-    times, tiles = measure([l.shape for l in linears(model)]).times, 32 if precision == 'bf16' else 1
+    times = measure([l.shape for l in linears(model)]).times
+    tiles = 32 if precision == 'bf16' else 1
     return LatencyTable(times, f'{to}-{precision}', measure, whole, tiles)
 
 def of_name(

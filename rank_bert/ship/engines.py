@@ -56,7 +56,8 @@ def load_onnx(file, output, precision, threads, lengths=()):
         session = ort.InferenceSession(str(file), options, ['CPUExecutionProvider'], disabled_optimizers=slow)
     quiet = ort.RunOptions()
     quiet.log_severity_level = 4 # errors are raised
-    def run(x): return session.run([output], x, quiet)[0]
+    def run(x):
+        return session.run([output], x, quiet)[0]
     return run
 
 ENGINES['onnx'] = Engine('onnx', 'onnxruntime', 'onnx', ('fp32', 'int8'), 'onnx/model.onnx', write_onnx, load_onnx,
@@ -95,7 +96,8 @@ def load_openvino(file, output, precision, threads, lengths=()):
         shape = next(iter(x.values())).shape
         requests = own.__dict__.setdefault('requests', {})
         key = shape if shape in fixed else None
-        if key not in requests: requests[key] = fixed.get(key, model).create_infer_request()
+        if key not in requests:
+            requests[key] = fixed.get(key, model).create_infer_request()
         return requests[key].infer(x)[output]
     return run
 

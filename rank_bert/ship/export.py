@@ -20,7 +20,6 @@ from shlex import quote
 from xml.etree import ElementTree
 
 import numpy as np, pandas as pd, torch
-from fastcore.basics import chunked
 from tokenizers import Tokenizer
 
 from ..checks import check_count
@@ -30,12 +29,12 @@ from .onnx import TextGraph, check_graph, to_onnx
 from .runtime import INSTRUCTIONS, PROCESSORS, Predictor, processor_of, run_longest, write_manifest
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import is_a, pooling_of, prompted
-from ..models.kinds import Encoder, KINDS, by_group, check_whole, prediction_of
+from ..models.kinds import Encoder, KINDS, by_group, check_whole
 from ..models.batches import check_data
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes
 from ..models.sizes import parameter_parts
-from ..models.hooks import frozen, set_attr
+from ..models.hooks import set_attr
 from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
@@ -243,7 +242,7 @@ def _settings(source, graph):
         prompts=dict(getattr(Encoder(source.model).st, 'prompts', {})), activation=source.activation, labels=labels,
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
-        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id)
+        pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id, unknown_id=tokenizer.unk_token_id)
 
 # %% ../../nbs/ship/export.ipynb #exp0w001
 def _write_modules(source, graph, folder):
@@ -285,20 +284,26 @@ def write_candidate(source, graph, traced, folder, to, precision, processor):
 def pytorch_engine(
     graph:TextGraph, # What to run
 ): # Function of a dict of arrays, as from `ENGINES`
-    "Run a graph in PyTorch."
+    "Run a graph in PyTorch, on its device."
+    device = next(graph.parameters()).device
     def run(x):
-        with torch.inference_mode(): return graph(*map(torch.as_tensor, x.values()))[0].float().numpy()
+        tensors = [torch.as_tensor(v, device=device) for v in x.values()]
+        with torch.inference_mode(): return graph(*tensors)[0].float().cpu().numpy()
     return run
 
 # %% ../../nbs/ship/export.ipynb #inpyt002
 def in_pytorch(source, max_length=None): # `Source`, or whatever `export` takes -> `Predictor`
-    "Make a predictor of a model as it is."
+    "Make a predictor of a model as it is, on its device."
     if not isinstance(source, Source): source = open_source(source, None, max_length)
-    graph, p = TextGraph(source.model, source.tokenizer.model_input_names), Predictor.__new__(Predictor)
-    p.step = 1
+    graph = TextGraph(source.model, source.tokenizer.model_input_names).to(next(source.model.parameters()).device)
+    p = Predictor.__new__(Predictor)
     p._prepare(dict(_settings(source, graph), engine='pytorch', precision='fp32'),
         Tokenizer.from_str(source.tokenizer.backend_tokenizer.to_str()))
-    p.folder, p.lengths, p._run_engine, p.size = type(source.model).__name__, [], pytorch_engine(graph), graph.size
+    p.folder = type(source.model).__name__
+    p.lengths = []
+    p.step = 1
+    p._run_engine = pytorch_engine(graph)
+    p.size = graph.size
     return p
 
 # %% ../../nbs/ship/export.ipynb #de000020
@@ -343,8 +348,11 @@ def fastest(
     rows = table[table.engine != 'pytorch']
     agree = rows[(rows.divergence <= max_divergence) & (rows.changed <= max_changed)]
     if not len(agree):
+        close = (rows.divergence <= max_divergence).any()
+        way = "name engine and precision to get one anyway, or test a guarantee with max_changed" if close else \
+            f"raise {option('max_divergence')}, which is {max_divergence:g}"
         raise ValueError(f'no candidate agrees with PyTorch: the least divergence is {rows.divergence.min():.2g}, with '
-                         f'{rows.changed.min():.1%} of the labels changed: raise max_divergence or max_changed')
+                         f'{rows.changed.min():.1%} of the labels changed: {way}')
     best = agree.loc[agree.ms.idxmin()]
     if best.speedup >= 1: return best.engine, best.precision
     raise ValueError(f'none is as fast as the dense model in PyTorch: {best.engine} {best.precision} takes '
@@ -423,25 +431,11 @@ def warn_untested(model, form, promised, out):
 def outputs_of(
     source, # `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
-    bs:int=32, # Batch size
 )->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
-    if isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file():
-        p = Predictor(source, torch.get_num_threads())
-        return _of_queries(p.outputs(texts, bs), p.kind, texts)
-    source = source if isinstance(source, Source) else open_source(source, None, None)
-    model, tok, length = source[:3]
-    if KINDS[Encoder(model).kind].tokens:
-        p = in_pytorch(source)
-        return p.outputs(texts, bs), p.kind
-    rows, found = prompted(model, texts), {}
-    order = sorted(range(len(rows)), key=lambda i: len(str(rows[i])))
-    with frozen(model):
-        for at in chunked(order, bs):
-            x = tok([rows[i] for i in at], padding=True, truncation=True, max_length=length, return_tensors='pt')
-            z, kind = prediction_of(model, dict(x))
-            found |= zip(at, z.cpu().numpy())
-    return _of_queries(np.array([found[i] for i in range(len(rows))]), kind, texts)
+    exported = isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file()
+    p = Predictor(source, torch.get_num_threads()) if exported else in_pytorch(source)
+    return _of_queries(p.outputs(texts), p.kind, texts)
 
 def _of_queries(z, kind, texts):
     "Put the scores of each query into a row, if that is what counts."

@@ -13,14 +13,16 @@ import torch
 aten = torch.ops.aten
 
 # %% ../../nbs/ship/first_token.ipynb #ft000006
-def _sizes(node): return [str(s) for s in node.meta['val'].shape]
+def _sizes(node):
+    return [str(s) for s in node.meta['val'].shape]
 
 def _elementwise(n, axis):
     "Map the axis to that of each input, which is broadcast from the right."
     at = {i: axis - len(_sizes(n)) + len(_sizes(i)) for i in n.all_input_nodes if torch.is_tensor(i.meta['val'])}
     return {i: k for i, k in at.items() if k >= 0 and _sizes(i)[k] != '1'}
 
-def _last_axis(n, axis): return {n.args[0]: axis} if axis < len(_sizes(n)) - 1 else None
+def _last_axis(n, axis):
+    return {n.args[0]: axis} if axis < len(_sizes(n)) - 1 else None
 
 def _transposed(n, axis):
     a, b = (k % len(_sizes(n)) for k in n.args[1:])
@@ -52,9 +54,11 @@ def keep_first_token(
     program:torch.export.ExportedProgram, # From `torch.export.export`; changed in place
 )->list: # Names of the operations that now compute one token, from the last to the first
     "Remove from a traced model what its head does not read of the last layer."
-    graph, cut, slices = program.graph, {}, {} # `cut`: node -> axis of which the first position is enough
+    graph = program.graph
+    cut = {} # node -> axis of which the first position is enough
+    slices = {}
     graph.eliminate_dead_code() # a pooler whose output nobody reads
-    is_op = lambda n: isinstance(n.target, torch._ops.OpOverload)
+    def is_op(n): return isinstance(n.target, torch._ops.OpOverload)
     def needs(user, n):
         if not is_op(user): return None
         if user in cut: return _inputs_needed(user, cut[user]).get(n)
@@ -62,12 +66,14 @@ def keep_first_token(
         return 1 if is_head else None
     for n in reversed(graph.nodes):
         axes = {needs(u, n) for u in n.users} if is_op(n) and torch.is_tensor(n.meta['val']) else {None}
-        if len(axes) == 1 and None not in axes and _inputs_needed(n, axis := axes.pop()) is not None: cut[n] = axis
+        if len(axes) == 1 and None not in axes and _inputs_needed(n, axis := axes.pop()) is not None:
+            cut[n] = axis
     for n, axis in cut.items():
         for i, k in _inputs_needed(n, axis).items():
             if i in cut: continue
             if (i, k) not in slices:
-                with graph.inserting_after(i): slices[i, k] = graph.call_function(aten.slice.Tensor, (i, k, 0, 1))
+                with graph.inserting_after(i):
+                    slices[i, k] = graph.call_function(aten.slice.Tensor, (i, k, 0, 1))
                 slices[i, k].meta['val'] = i.meta['val'].narrow(k, 0, 1)
             n.replace_input_with(i, slices[i, k])
     for n, axis in cut.items():

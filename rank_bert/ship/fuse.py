@@ -22,10 +22,12 @@ class _Links:
     "Who makes and who reads the tensors of a graph, and the values of its constants."
     def __init__(self, g):
         from onnx import numpy_helper
-        self.made, self.read = {o: n for n in g.node for o in n.output}, defaultdict(list)
+        self.made = {o: n for n in g.node for o in n.output}
+        self.read = defaultdict(list)
         for n in g.node:
             for k in n.input: self.read[k].append(n)
-        self.outputs, self.constants = {o.name for o in g.output}, {t.name: t for t in g.initializer}
+        self.outputs = {o.name for o in g.output}
+        self.constants = {t.name: t for t in g.initializer}
         self.value = lambda k: numpy_helper.to_array(self.constants[k]) if k in self.constants else None
 
     def maker(self, name, kind):
@@ -33,20 +35,19 @@ class _Links:
         n = self.made.get(name)
         return n if n is not None and n.op_type == kind else None
 
-    def lone(self, name):
-        "Does exactly one node read a tensor, which is no output?"
-        return len(self.read[name]) == 1 and name not in self.outputs
-
 # %% ../../nbs/ship/fuse.ipynb #28fuse08
 def fuse(
     m, # An `onnx.ModelProto`; changed in place
     names=None, # Names in `FUSIONS`; default: all
 )->dict: # Name -> places changed
     "Rewrite a graph to one that gives the same answers with fewer operations."
-    g, passes = m.graph, {k: FUSIONS[check_name(k, 'fusion', FUSIONS)] for k in (FUSIONS if names is None else names)}
-    if any(a.HasField('g') for n in g.node for a in n.attribute): return dict.fromkeys(passes, 0)
+    g = m.graph
+    passes = {k: FUSIONS[check_name(k, 'fusion', FUSIONS)] for k in (FUSIONS if names is None else names)}
+    if any(a.HasField('g') for n in g.node for a in n.attribute):
+        return dict.fromkeys(passes, 0)
     done = {k: f(g) for k, f in passes.items()}
-    need, keep = {o.name for o in g.output}, []
+    need = {o.name for o in g.output}
+    keep = []
     for n in reversed(g.node):
         if need.isdisjoint(n.output): continue
         keep.insert(0, n)
@@ -63,7 +64,8 @@ def nan_tests(g)->int: # Places changed
     "Remove the test for NaN behind each softmax."
     from onnx import numpy_helper
     links, done = _Links(g), 0
-    lowest = lambda k: (v := links.value(k)) is not None and v.size == 1 and v.item() <= MASKED
+    def lowest(k):
+        return (v := links.value(k)) is not None and v.size == 1 and v.item() <= MASKED
     for n in g.node:
         test = n.op_type == 'Where' and links.maker(n.input[0], 'IsNaN')
         soft = test and n.input[2] == test.input[0] and links.maker(test.input[0], 'Softmax')
@@ -71,8 +73,10 @@ def nan_tests(g)->int: # Places changed
         masks = [w for k in masked.input if (w := links.maker(k, 'Where')) is not None] if masked else []
         ends = [links.constants[k] for w in masks for k in w.input[1:] if lowest(k)]
         if not ends: continue
-        for t in ends: t.CopyFrom(numpy_helper.from_array(np.full(t.dims, MASKED), t.name))
-        for o in g.node: o.input[:] = [n.input[2] if k == n.output[0] else k for k in o.input]
+        for t in ends:
+            t.CopyFrom(numpy_helper.from_array(np.full(t.dims, MASKED), t.name))
+        for o in g.node:
+            o.input[:] = [n.input[2] if k == n.output[0] else k for k in o.input]
         done += 1
     return done
 
@@ -88,7 +92,8 @@ def _swaps_last(links, n):
     turn = links.maker(n.input[0], 'Transpose')
     first = turn is not None and _perm(turn) == [0, 2, 1] and links.maker(turn.input[0], 'Reshape')
     sizes = [first and links.maker(o.input[1], 'Concat') for o in (first, n)]
-    if not all(sizes) or len(sizes[0].input) != 3 or [*sizes[0].input[1:]] != [*sizes[1].input[:-3:-1]]: return None
+    if not all(sizes) or len(sizes[0].input) != 3 or [*sizes[0].input[1:]] != [*sizes[1].input[:-3:-1]]:
+        return None
     shape = [s and links.maker(s.input[0], 'Shape') for s in map(lambda k: links.maker(k, 'Slice'), sizes[1].input)]
     return first.input[0] if all(o and o.input[0] == first.input[0] for o in shape) else None
 
@@ -97,34 +102,14 @@ def key_transposes(g)->int: # Places changed
     from onnx import helper
     links, done = _Links(g), 0
     for i, n in reversed([*enumerate(g.node)]):
-        if n.op_type != 'Reshape' or (x := _swaps_last(links, n)) is None: continue
-        before, order = links.maker(x, 'Transpose'), [0, 1, 3, 2]
-        if before is not None: x, order = before.input[0], [_perm(before)[k] for k in order]
+        if n.op_type != 'Reshape' or (x := _swaps_last(links, n)) is None:
+            continue
+        before = links.maker(x, 'Transpose')
+        order = [0, 1, 3, 2]
+        if before is not None:
+            x, order = before.input[0], [_perm(before)[k] for k in order]
         g.node[i].CopyFrom(helper.make_node('Transpose', [x], [n.output[0]], n.name, perm=order))
         done += 1
     return done
 
 FUSIONS['key_transposes'] = key_transposes
-
-# %% ../../nbs/ship/fuse.ipynb #28fuse20
-def shared_inputs(g)->int: # Places changed
-    "Compute products with the same input as one."
-    from onnx import helper, numpy_helper
-    links, groups = _Links(g), defaultdict(list)
-    for n in g.node:
-        weight = n.op_type == 'MatMul' and links.lone(n.input[1]) and links.constants.get(n.input[1])
-        if weight and len(weight.dims) == 2: groups[n.input[0]].append(n)
-    groups = {x: ns for x, ns in groups.items() if len(ns) > 1}
-    for x, ns in groups.items():
-        weights, name = [links.value(n.input[1]) for n in ns], '+'.join(n.input[1] for n in ns)
-        sizes, out = np.array([w.shape[1] for w in weights]), f'{ns[0].output[0]}_all'
-        for k, v in ((name, np.concatenate(weights, 1)), (f'{out}_sizes', sizes)):
-            g.initializer.append(numpy_helper.from_array(v, k))
-        new = [helper.make_node('MatMul', [x, name], [out], f'{out}_MatMul'),
-            helper.make_node('Split', [out, f'{out}_sizes'], [n.output[0] for n in ns], f'{out}_Split', axis=-1)]
-        at = next(i for i, n in enumerate(g.node) if n.output[0] == ns[0].output[0])
-        for n in ns: g.node.remove(n)
-        for n in reversed(new): g.node.insert(at, n)
-    return len(groups)
-
-FUSIONS['shared_inputs'] = shared_inputs

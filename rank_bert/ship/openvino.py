@@ -10,10 +10,27 @@ __all__ = []
 # %% ../../nbs/ship/openvino.ipynb #do000003
 from pathlib import Path
 
+import numpy as np
+
 from .onnx import LEAST_INT8, LEAST_ROWS, int8_rows
-from ..io import needs_extra
+from ..io import digest, needs_extra
 
 # %% ../../nbs/ship/openvino.ipynb #do000010
+def name_weights(
+    model, # From `openvino.convert_model`; changed in place
+    source:str|Path, # The ONNX graph that it was converted from
+):
+    "Give the weights that OpenVINO has transposed the names that they have in the ONNX graph."
+    import onnx
+    from onnx import numpy_helper
+    arrays = {t.name: numpy_helper.to_array(t) for t in onnx.load(str(source)).graph.initializer if len(t.dims) == 2}
+    known = {(v.T.shape, digest(np.ascontiguousarray(v.T))): k for k, v in arrays.items()}
+    for node in model.get_ops():
+        if node.get_type_name() != 'Constant' or node.friendly_name in arrays: continue
+        if len(node.get_output_shape(0)) == 2:
+            name = known.get((node.data.shape, digest(np.ascontiguousarray(node.data))))
+            if name: node.friendly_name = name
+
 def to_openvino(
     source:str|Path, # ONNX graph, from `to_onnx`
     file:str|Path, # File to write, .xml; the weights go into a .bin beside it
@@ -24,9 +41,11 @@ def to_openvino(
         import openvino as ov
         from openvino import opset13 as op
     model = ov.convert_model(str(source))
+    name_weights(model, source)
     for node in model.get_ordered_ops() if precision == 'int8' else ():
         i = dict(MatMul=1, Gather=0).get(node.get_type_name())
-        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant': continue
+        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant':
+            continue
         shape = list(old.get_output_shape(0))
         large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= LEAST_ROWS)
         if not large or old.get_element_type().to_string() != 'f32': continue

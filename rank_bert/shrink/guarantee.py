@@ -204,7 +204,7 @@ def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-    grouped:bool=False, # Are texts pairs of a query and a candidate, which stay with their query?
+    kind:str=None, # Key of `KINDS`: the candidates of a 'ranking' stay with their query, and a tagger reads lists of words
 )->tuple: # What to fit to, and texts set aside; of batches, batches of one text
     "Split texts at random, so that no text is on both sides."
     check_count(n, 'n')
@@ -215,7 +215,7 @@ def set_aside(
             "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
             "that it will read to be guaranteed for those")
         return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
-    data = check_data(data)
+    data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (

@@ -195,7 +195,7 @@ def heal(
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
-    rows = list(each_text(batches_from(small, texts := check_data(texts))))
+    rows = list(each_text(batches_from(small, texts := check_data(texts, Encoder(small).kind))))
     parts = judges(rows, holdout)
     learn, apart = ([rows[i] for i in o] for o in parts)
     if Encoder(dense).embeds and are_texts(texts) and isinstance(texts[0], str): # short texts take fewer seconds a step

@@ -63,7 +63,7 @@ class Job:
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cut, self.parts = data, None, 0, None
         if config.max_changed: self.data, self.aside = set_aside(None if self.ready else data, seed=config.seed,
-            grouped=self.encoder.kind == 'ranking')
+            kind=self.encoder.kind)
         self.cache, self.results, self.cache_hits = {}, {}, []
 
     dense = property(lambda self: self.encoder.model)

@@ -189,16 +189,17 @@ def words_part(step, keep:int=None, coverage:float=None):
     if coverage: check_fraction(coverage, 'coverage of words')
     if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
     if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
-    else: texts = job.data = check_data(job.data)
+    else: texts = job.data = check_data(job.data, job.encoder.kind)
     if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
     tok, rows = items.tokenizer if items else job.encoder.tokenizer, prompted(job.dense, texts)
     old, pad = read_vocabulary(tok), tok.pad_token_id or 0
+    pairs, lists = (not isinstance(rows[0], str) and (job.encoder.kind == 'token_classification') == o for o in (False, True))
     def encoded(state, texts):
         t = Tokenizer.from_str(json.dumps(state))
         t.no_truncation()
         t.no_padding()
-        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some))]
+        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some), is_pretokenized=lists)]
     old.must |= {*chain.from_iterable(encoded(old.state, [*getattr(job.dense, 'prompts', {}).values()]))}
     if pad < 10: old.must |= {*range(pad)} # XLM-R counts positions from it
     def count(ids):
@@ -215,7 +216,7 @@ def words_part(step, keep:int=None, coverage:float=None):
     if any({*x} <= new.keys() and old.unknown not in x and [new[i] for i in x] != y.tolist() for x, y in zip(some, after)):
         raise ValueError(f'{type(tok).__name__} changes with its vocabulary in ways that words cannot follow: leave words out')
     letters = sum(len(o) if isinstance(o, str) else sum(map(len, o)) for o in rows[::every])
-    ends = len(after)*short.num_special_tokens_to_add(pair=not isinstance(rows[0], str))
+    ends = len(after)*short.num_special_tokens_to_add(pair=pairs)
     short.kept_words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
     if held.any():
         without = old.choose(total - held, keep, coverage)

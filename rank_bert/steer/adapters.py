@@ -31,11 +31,13 @@ def _adapter_ranks(hf, r, roles):
     "Make the `RankPlan` of the adapters."
     layers = linears(hf, roles)
     plan = {full_name(hf, n): v for n, v in r.items()} if isinstance(r, dict) else {l.name: r for l in layers}
-    if odd := plan.keys()-{l.name for l in layers}:
+    odd = plan.keys()-{l.name for l in layers}
+    if odd:
         raise ValueError(f'the rank plan names {min(odd)!r}, which is not among the linear layers that you asked for')
     layers = [l for l in layers if plan.get(l.name) is not None]
     if not layers: raise ValueError('the rank plan leaves every layer as it is: there is nothing to train')
-    if clipped := [l for l in layers if l.rank and check_count(plan[l.name], f'the rank of {l.name}') > l.rank]:
+    clipped = [l for l in layers if l.rank and check_count(plan[l.name], f'the rank of {l.name}') > l.rank]
+    if clipped:
         plan |= {l.name: l.rank for l in clipped}
         warnings.warn(f"{len(clipped)} of {len(layers)} layers are factorised to a rank below the one you ask for: "
             f"their adapters get the rank of the layer, such as {clipped[0].rank} for {clipped[0].name}", stacklevel=3)
@@ -99,8 +101,11 @@ def _adopt(o, hf, make):
     # PEFT saves, since transformers may ask for a newer PEFT than there is
     hf.save_pretrained = partial(hf._adapters.peft.save_pretrained, save_embedding_layers=False)
     if not isinstance(o, Learner): return
-    o._splitter_before, o.splitter, o.opt = o.splitter, encoder_splitter, None
-    if hf._adapters.peft.peft_config['default'].peft_type == 'ADALORA': o.add_cb(AdaLoRA())
+    o._splitter_before = o.splitter
+    o.splitter = encoder_splitter
+    o.opt = None
+    if hf._adapters.peft.peft_config['default'].peft_type == 'ADALORA':
+        o.add_cb(AdaLoRA())
 
 # %% ../../nbs/steer/adapters.ipynb #cf7362c5
 def add_lora(
@@ -116,13 +121,17 @@ def add_lora(
 ): # The same object; only its adapters and head train
     "Add low-rank adapters to the linear layers of an encoder. Pass the learner if you have one."
     hf, make = _hf_to_change(model), LORA_VARIANTS.find(variant)
-    check_positive(alpha, 'alpha'), check_fraction(dropout, 'dropout', zero=True, one=False)
+    check_positive(alpha, 'alpha')
+    check_fraction(dropout, 'dropout', zero=True, one=False)
     if variant == 'adalora' and not isinstance(model, Learner):
         raise ValueError("variant='adalora' moves rank while it trains: pass a learner")
-    ranks, names = _adapter_ranks(hf, r, roles), _head_names(hf) if head else []
-    cls, inside = type(hf).__name__, {id(p) for p in hf.base_model.parameters()}
+    ranks = _adapter_ranks(hf, r, roles)
+    names = _head_names(hf) if head else []
+    cls = type(hf).__name__
+    inside = {id(p) for p in hf.base_model.parameters()}
     modules = {n for n, _ in hf.named_modules()}
-    if bare := [n.removesuffix('.linear') for n in ranks if n not in modules]:
+    bare = [n.removesuffix('.linear') for n in ranks if n not in modules]
+    if bare:
         roles = [*dict.fromkeys(l.role for l in linears(hf) if l.name in modules)]
         raise ValueError(f"{bare[0]} is a bare parameter of {cls}, which PEFT cannot adapt: choose from roles={roles}")
     for n in names:
@@ -147,14 +156,21 @@ class AdaLoRA(Callback):
 
     def before_fit(self):
         "Spread the steps that reduce the ranks over this fit."
-        self.tuner, self.steps, self.skipped = Encoder(self.learn.model).base._adapters.peft.base_model, 0, False
+        self.tuner = Encoder(self.learn.model).base._adapters.peft.base_model
+        self.steps = 0
+        self.skipped = False
         accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
-        config, n = self.tuner.peft_config['default'], int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
-        config.total_step, config.tinit, config.tfinal, config.rank_pattern = max(n, 1), n//10, 3*n//10, None
+        config = self.tuner.peft_config['default']
+        n = int(self.n_epoch*len(self.dls.train)/max(1, *accumulation, 1))
+        config.total_step = max(n, 1)
+        config.tinit = n//10
+        config.tfinal = 3*n//10
+        config.rank_pattern = None
         self.tuner.rankallocator.reset_ipt()
     def after_loss(self):
         "Add the term for orthogonality."
-        w, named = self.tuner.peft_config['default'].orth_reg_weight, Encoder(self.learn.model).base.named_parameters()
+        w = self.tuner.peft_config['default'].orth_reg_weight
+        named = Encoder(self.learn.model).base.named_parameters()
         if not (w and self.training): return
         ps = [p if 'lora_A' in n else p.T for n, p in named if 'lora_A' in n or 'lora_B' in n]
         off = sum(torch.linalg.norm(p@p.T - torch.eye(len(p), device=p.device)) for p in ps)/len(ps)
@@ -192,12 +208,14 @@ def merge_lora(
     peft, frozen = hf._adapters
     modes = {n: m.training for n, m in hf.named_modules()}
     peft.merge_and_unload(safe_merge=True)
-    for n, m in hf.named_modules(): m.training = modes.get(n, hf.training)
+    for n, m in hf.named_modules():
+        m.training = modes.get(n, hf.training)
     del hf._adapters, hf.save_pretrained
     hf.__dict__.pop('peft_config', None)
     train_only(hf)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)
     if isinstance(model, Learner):
-        model.splitter, model.opt = model.__dict__.pop('_splitter_before', model.splitter), None
+        model.splitter = model.__dict__.pop('_splitter_before', model.splitter)
+        model.opt = None
         model.remove_cbs(AdaLoRA)
     return model

@@ -29,9 +29,14 @@ class GaLore(Constraint):
         scale:float=.25, # Multiply each step by this
         roles=None, # One role or several of `ROLES`; all when None
     ):
-        self.rank, self.every = check_count(rank, 'rank'), check_count(every, 'every')
-        self.scale, self.roles, self._full, self._bases = check_positive(scale, 'scale'), roles, {}, {}
-    def __getstate__(self): return {**self.__dict__, '_full': {}, '_bases': {}}
+        self.rank = check_count(rank, 'rank')
+        self.every = check_count(every, 'every')
+        self.scale = check_positive(scale, 'scale')
+        self.roles = roles
+        self._full = {}
+        self._bases = {}
+    def __getstate__(self):
+        return {**self.__dict__, '_full': {}, '_bases': {}}
 
     def after_fit(self):
         "Give the learner its own step and the optimizer its full size back."
@@ -48,7 +53,8 @@ def before_fit(self:GaLore):
     if hasattr(self.opt, 'slow_weights'):
         raise ValueError('Lookahead keeps copies of the weights, which GaLore cannot shrink: use the one inside it')
     ranks_for(self.learn.model, [l for l in self.layers if l.rank is None], self.rank)
-    of = lambda cb: (p for l in linears(self.learn.model, cb.roles) for p in matrices_of(l))
+    def of(cb):
+        return (p for l in linears(self.learn.model, cb.roles) for p in matrices_of(l))
     enlarge_states(self.opt, {p: cb.rank for cb in self.learn._grab_cbs(GaLore) for p in of(cb)})
     self.learn._step = partial(_small_step, self.learn)
 
@@ -56,21 +62,27 @@ def before_fit(self:GaLore):
 @patch
 def shrink(self:GaLore):
     "Replace every matrix and its gradient by a small one, and turn the optimizer state to its basis."
-    hypers, states = hypers_of(self.opt), optimizer_states(self.opt)
+    hypers = hypers_of(self.opt)
+    states = optimizer_states(self.opt)
     for p in (p for l in trainable(self.layers) for p in matrices_of(l)):
-        if p not in hypers or p.grad is None or min(p.shape) <= self.rank: continue
-        state, grad, left = states.get(p, {}), p.grad, p.shape[0] <= p.shape[1]
+        if p not in hypers or p.grad is None or min(p.shape) <= self.rank:
+            continue
+        state = states.get(p, {})
+        grad = p.grad
+        left = p.shape[0] <= p.shape[1]
         old = basis = state.get('subspace', self._bases.get(p))
         if old is None or self._count % self.every == 0:
             wide = torch.promote_types(grad.dtype, torch.float32)
             basis = leading_right((grad.T if left else grad).to(wide), self.rank)
         small = (self.rank, p.shape[1]) if left else (p.shape[0], self.rank)
-        if old is not None and basis is not old: state.update(turn_state(state, small, basis.T@old, left))
+        if old is not None and basis is not old:
+            state.update(turn_state(state, small, basis.T@old, left))
         if any(torch.is_tensor(v) and v.shape == p.shape for v in state.values()):
             state.update(turn_state(state, p.shape, basis.T, left))
         self._full[p], self._bases[p] = (p.data, grad), basis
         part = (basis.T.to(grad)@grad if left else grad@basis.to(grad)).contiguous()
-        p.grad, p.data = None, torch.zeros_like(part)
+        p.grad = None
+        p.data = torch.zeros_like(part)
         p.grad = part
     self._count += 1
 
@@ -91,10 +103,13 @@ def _small_step(learn):
                 p.grad, p.data = None, data
                 p.grad = grad
             cb._full = {}
-    hypers, states = hypers_of(learn.opt), optimizer_states(learn.opt)
+    hypers = hypers_of(learn.opt)
+    states = optimizer_states(learn.opt)
     for cb, small in zip(cbs, steps):
         for p, step in small.items():
-            basis, h = cb._bases[p].to(step), hypers[p]
+            basis = cb._bases[p].to(step)
+            h = hypers[p]
             back = basis@step if p.shape[0] <= p.shape[1] else step@basis.T
             p.data.mul_(1 - h['lr']*(h.get('wd') or 0.)).add_(back, alpha=cb.scale)
-            if states.get(p): states[p]['subspace'] = cb._bases[p]
+            if states.get(p):
+                states[p]['subspace'] = cb._bases[p]

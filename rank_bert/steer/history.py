@@ -36,7 +36,8 @@ def write_records(
     records:list, # Records of a `RankMonitor`
 ):
     "Write records into a file, one line of JSON each."
-    with new_file(path) as tmp: tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in records))
+    with new_file(path) as tmp:
+        tmp.write_bytes(b''.join(json.dumps(r).encode()+b'\n' for r in records))
 
 # %% ../../nbs/steer/history.ipynb #989a9d5a
 def read_records(
@@ -68,11 +69,13 @@ def plot_rank_history(
     h = history[history.what == what]
     metric = check_name(metric or h.metric.iloc[0], 'metric', h.metric.unique())
     h = h[(h.metric == metric) & (h['head'].notna() if heads else h['head'].isna())]
-    if roles is not None: h = h[h.role.isin([check_name(r, 'role', h.role.unique()) for r in listify(roles)])]
+    if roles is not None:
+        h = h[h.role.isin([check_name(r, 'role', h.role.unique()) for r in listify(roles)])]
     h = h.assign(head=h['head'].fillna(-1))
     table = h.pivot_table(index='step', columns=['role', 'layer', 'head'], values='value', sort=False)
     names = list(dict.fromkeys(table.columns.get_level_values('role')))
-    axs, top = panels(len(names)), float(np.nanmax(table))
+    axs = panels(len(names))
+    top = float(np.nanmax(table))
     for ax, role in zip(axs, names):
         t = table[role]
         if kind == 'heatmap':
@@ -89,6 +92,7 @@ def plot_rank_history(
             ax.set(ylim=(0, None))
         ax.set(title=role, xlabel='step')
     axs[0].figure.suptitle(f'{what}: {metric}')
-    if kind == 'lines': axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
+    if kind == 'lines':
+        axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     else: axs[0].figure.colorbar(image, ax=list(axs))
     return axs

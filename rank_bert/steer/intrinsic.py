@@ -33,15 +33,20 @@ class _Blocks:
     def draw(blocks, d, gen):
         places = torch.rand(blocks, d, generator=gen).argsort(1) + 1
         return (torch.where(torch.rand(blocks, d, generator=gen) < .5, -places, places).int(),)
-    def up(parts, v): return v[parts[0].abs().long() - 1]*parts[0].sign()
-    def down(parts, g): return torch.zeros_like(g).scatter_(1, parts[0].abs().long() - 1, g*parts[0].sign()).sum(0)
+    def up(parts, v):
+        return v[parts[0].abs().long() - 1]*parts[0].sign()
+    def down(parts, g):
+        return torch.zeros_like(g).scatter_(1, parts[0].abs().long() - 1, g*parts[0].sign()).sum(0)
 
 # %% ../../nbs/steer/intrinsic.ipynb #4b24330b
 class Projection:
     "A random linear layer from d numbers to n, given by a seed."
     def __init__(self, n, d, method='blocks', seed=42):
-        self.kind, self.seed, self._parts = PROJECTIONS.find(method), seed, None
-        self.n, self.d = n, check_count(d, 'd', most=n)
+        self.kind = PROJECTIONS.find(method)
+        self.seed = seed
+        self._parts = None
+        self.n = n
+        self.d = check_count(d, 'd', most=n)
         self.width = self.kind.width(self.d)
         self.blocks = -(-n//self.width)
     def __getstate__(self): return {**self.__dict__, '_parts': None}
@@ -66,7 +71,9 @@ class Subspace(nn.Module):
     "Hold the `d` numbers that a model trains instead of its weights, which are in `params`."
     def __init__(self, params, d, method='blocks', seed=42):
         super().__init__()
-        self.moved, n, device = list(params), sum(p.numel() for p in params), params[0].device
+        self.moved = list(params)
+        n = sum(p.numel() for p in params)
+        device = params[0].device
         self.projection = Projection(n, d := check_count(d, 'd', most=n), method, seed)
         self.start = [p.detach().clone() for p in self.moved]
         start = save({str(i): o.cpu().contiguous() for i, o in enumerate(self.start)})
@@ -80,7 +87,8 @@ def place(self:Subspace):
     "Set the weights from `v`."
     delta = self.projection.up(self.v)
     self.start = [s.to(delta.device) for s in self.start]
-    for p, s, o in zip(self.moved, self.start, delta.split([p.numel() for p in self.moved])): p.copy_(s + o.view_as(s))
+    for p, s, o in zip(self.moved, self.start, delta.split([p.numel() for p in self.moved])):
+        p.copy_(s + o.view_as(s))
 
 # %% ../../nbs/steer/intrinsic.ipynb #4c371a47
 @patch
@@ -93,7 +101,8 @@ def gather(self:Subspace):
 
 # %% ../../nbs/steer/intrinsic.ipynb #b4c00d9e
 @patch
-def get_extra_state(self:Subspace): return torch.tensor(list(json.dumps(self.settings).encode()), dtype=torch.uint8)
+def get_extra_state(self:Subspace):
+    return torch.tensor(list(json.dumps(self.settings).encode()), dtype=torch.uint8)
 
 @patch
 def set_extra_state(self:Subspace, state):
@@ -132,10 +141,13 @@ def add_subspace(
     "Train a learner in a random subspace of its trainable parameters."
     if hasattr(learn.model, 'subspace'):
         raise ValueError('the learner is in a subspace already: remove_subspace(learn) first')
-    if not (params := _training_params(learn)): raise ValueError('no parameter of the model trains: unfreeze it first')
+    params = _training_params(learn)
+    if not params: raise ValueError('no parameter of the model trains: unfreeze it first')
     d = sum(p.numel() for p in params) if isinstance(d, str) and d == 'all' else d
     learn.model.subspace = space = Subspace(params, d, method, seed)
-    learn._splitter_outside, learn.splitter, learn.opt = learn.splitter, lambda m: [[m.subspace.v]], None
+    learn._splitter_outside = learn.splitter
+    learn.splitter = lambda m: [[m.subspace.v]]
+    learn.opt = None
     return learn.add_cb(SubspaceTraining(space))
 
 # %% ../../nbs/steer/intrinsic.ipynb #6c54c957
@@ -146,7 +158,8 @@ def remove_subspace(
     if not hasattr(learn.model, 'subspace'):
         raise ValueError('the learner is in no subspace: add_subspace(learn, d) first')
     del learn.model.subspace
-    learn.splitter, learn.opt = learn.__dict__.pop('_splitter_outside'), None
+    learn.splitter = learn.__dict__.pop('_splitter_outside')
+    learn.opt = None
     learn.remove_cbs(SubspaceTraining)
     return learn
 
@@ -154,9 +167,13 @@ def remove_subspace(
 class IntrinsicDimension:
     "What a search found: `d`, and the scores in `table`, where d=0 is the untrained model and d=n ordinary training."
     def __init__(self, table, threshold, floor=0.):
-        self.table, self.threshold, self.floor, self.n = table, threshold, floor, int(table.n.iloc[0])
+        self.table = table
+        self.threshold = threshold
+        self.floor = floor
+        self.n = int(table.n.iloc[0])
         means = table.groupby('d').score.mean()
-        self.full, self.untrained = means[self.n], means[0]
+        self.full = means[self.n]
+        self.untrained = means[0]
         self.target = floor + threshold*(self.full - floor)
         reached = means.drop(0) >= self.target
         tail = reached[::-1].cummin()[::-1]
@@ -174,7 +191,8 @@ def _first_score(learn):
     "Compute the first metric of an `EncoderLearner` on its validation set."
     if not hasattr(learn, 'score_names'):
         raise ValueError(f'a {type(learn).__name__} has no score of its own: pass score=, a function of the learner')
-    res, name = learn.evaluate(), learn.score_names[0]
+    res = learn.evaluate()
+    name = learn.score_names[0]
     return next(v for k, v in res.items() if k == name or k.startswith(f'{name}_')) # MNLI has accuracy_matched
 
 # %% ../../nbs/steer/intrinsic.ipynb #c8a2d1b6
@@ -190,15 +208,20 @@ def intrinsic_dimension(
     progress:bool=True, # Show a progress bar?
 )->IntrinsicDimension: # `d`, `table`, `summary()`
     "Find the least dimension of a random subspace in which training reaches a share of the full score."
-    fit, score, rows = fit or (lambda o: o.fit_one_cycle(3)), score or _first_score, []
-    ds, seeds = sorted({check_count(d, 'each of ds') for d in ds}), list(seeds)
-    check_fraction(threshold, 'threshold'), PROJECTIONS.find(method)
+    fit = fit or (lambda o: o.fit_one_cycle(3))
+    score = score or _first_score
+    rows = []
+    ds = sorted({check_count(d, 'each of ds') for d in ds})
+    seeds = list(seeds)
+    check_fraction(threshold, 'threshold')
+    PROJECTIONS.find(method)
     if not ds or not seeds: raise ValueError(f"{'seeds' if ds else 'ds'} is empty: pass at least one")
     for d, seed in tqdm([(d, s) for d in ['all', *ds[::-1]] for s in seeds], 'subspaces', disable=not progress):
         learn = make_learner(seed)
         n = sum(p.numel() for p in _training_params(learn))
         if ds[-1] >= n: raise ValueError(f'ds has {ds[-1]:,}, but only {n:,} parameters train: pass smaller dimensions')
-        if d == 'all': rows.append((0, n, seed, score(learn)))
+        if d == 'all':
+            rows.append((0, n, seed, score(learn)))
         else: add_subspace(learn, d, method, seed)
         with learn.no_bar(), learn.no_logging(): fit(learn)
         rows.append((n if d == 'all' else d, n, seed, score(learn)))

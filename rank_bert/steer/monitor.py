@@ -46,17 +46,26 @@ class RankMonitor(FitCallback):
         resume:bool=False, # Go on with the file at `path` if there is one?
         budget:float=.04, # Fraction of the time that records may take, if `every` is None
     ):
-        self.every, self.tokens = check_count(every, 'every', none=True), check_count(tokens, 'tokens', none=True)
-        self.budget, self.functions = check_fraction(budget, 'budget'), rank_metrics(metrics)
+        self.every = check_count(every, 'every', none=True)
+        self.tokens = check_count(tokens, 'tokens', none=True)
+        self.budget = check_fraction(budget, 'budget')
+        self.functions = rank_metrics(metrics)
         self.what = check_several(what, 'what', partial(check_name, name='what', names=WHAT))
         role = partial(check_name, name='role', names=ROLES+MORE_ROLES)
         self.roles = None if roles is None else check_several(roles, 'roles', role)
-        self.heads, self.start, self.resume = heads, start, resume
-        self.file, self.records = None if path is None else Path(path), []
-        self._from, self._offset, self._watch, self._done = None, None, None, 0
+        self.heads = heads
+        self.start = start
+        self.resume = resume
+        self.file = None if path is None else Path(path)
+        self.records = []
+        self._from = None
+        self._offset = None
+        self._watch = None
+        self._done = 0
     @property
     def history(self): return history_table(self.records)
-    def __getstate__(self): return {**self.__dict__, **dict.fromkeys(('_watch', '_from', 'start'))}
+    def __getstate__(self):
+        return {**self.__dict__, **dict.fromkeys(('_watch', '_from', 'start'))}
     def after_pred(self): # take the hooks away
         if self._watch is not None: self._watch.close()
     def after_cancel_batch(self): self.after_pred()
@@ -71,30 +80,60 @@ def _layers_now(model, roles):
         warnings.simplefilter('ignore')
         return linears(model, roles)
 
+# %% ../../nbs/steer/monitor.ipynb #m0n1t001
+def head_sizes(enc, layers): # Name of a layer -> rows of a head
+    "Find how many rows of the weights of queries, keys and values belong to a head."
+    own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
+    def usual(l):
+        return l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
+    return {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
+
+@patch
+def sums_of(self:RankMonitor, what, layers): # Layer -> `MatrixSum`
+    "Take the weights, gradients, activations or updates of layers."
+    if what == 'gradient':
+        sums = {l: gradient_sum(l.module) for l in layers}
+    elif what == 'activation':
+        seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items()}
+        sums = {l: MatrixSum(seen[l.name].T) for l in layers if len(seen.get(l.name, ()))}
+    else: sums = {l: weight_sum(l.module) for l in layers}
+    if what == 'update':
+        def same(l, x):
+            return l.name in self._from and self._from[l.name].shape == x.shape
+        sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
+    return {l: x for l, x in sums.items() if x is not None}
+
 # %% ../../nbs/steer/monitor.ipynb #33384835
 @patch
 def measured_rows(self:RankMonitor, what, layers):
     "Measure one of `WHAT`."
     if what == 'residual':
         return [[what, 'hidden', i, 'hidden', None, 'token_residual', v] for i, v in enumerate(self._watch.residuals)]
-    if what == 'gradient': sums = {l: gradient_sum(l.module) for l in layers}
-    elif what == 'activation':
-        seen = {n: torch.cat(xs) for n, xs in self._watch.outputs.items()}
-        sums = {l: MatrixSum(seen[l.name].T) for l in layers if len(seen.get(l.name, ()))}
-    else: sums = {l: weight_sum(l.module) for l in layers}
-    if what == 'update':
-        same = lambda l, x: l.name in self._from and self._from[l.name].shape == x.shape
-        sums = {l: x - self._from[l.name] for l, x in sums.items() if same(l, x)}
-    sums = {l: x for l, x in sums.items() if x is not None}
-    enc, sizes = Encoder(self.learn.model), {}
-    if self.heads: # name of a layer -> rows of a head
-        own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
-        usual = lambda l: l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
-        sizes = {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
+    sums = self.sums_of(what, layers)
+    sizes = head_sizes(Encoder(self.learn.model), layers) if self.heads else {}
     rows = layer_rows(what, sums, self.functions, sizes, self._from if what == 'update' else {})
     circuits = circuit_sums(self.learn.model, {l.role for l in layers}) if self.heads and what == 'weight' else {}
     got = measure(list(circuits.values()), [0.]*len(circuits), self.functions)
     return rows + [[what, *k, m, v] for k, o in zip(circuits, got) for m, v in o.items()]
+
+# %% ../../nbs/steer/monitor.ipynb #m0n1t002
+@patch
+def start_weights(self:RankMonitor, layers): # Name of a layer -> `MatrixSum`
+    "Read the weights that updates are measured from, or take and keep them where the run begins."
+    kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
+    device = next(self.learn.model.parameters()).device
+    if self.records and kept is not None:
+        if not kept.is_file():
+            raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
+                                    "leave 'update' out of what, or begin another file")
+        saved = torch.load(kept, map_location=device, weights_only=True)
+        return {n: MatrixSum(*o) for n, o in saved.items()}
+    if self.start is not None: layers = _layers_now(self.start, self.roles)
+    found = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
+    if kept is not None:
+        with new_file(kept) as tmp:
+            torch.save({n: tuple(o) for n, o in found.items()}, tmp)
+    return found
 
 # %% ../../nbs/steer/monitor.ipynb #d5d6a3c6
 @patch
@@ -110,33 +149,30 @@ def before_fit(self:RankMonitor):
             raise FileExistsError(f'{self.file} already exists: choose another file, or go on with it (resume=True)')
         if self.file.exists():
             self.records = read_records(self.file)
-            if self.records: self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
+            if self.records:
+                self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
         write_records(self.file, self.records)
     self._offset = self._done
     if 'update' in self.what and self._from is None:
-        kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
-        device = next(self.learn.model.parameters()).device
-        if self.records and kept is not None:
-            if not kept.is_file():
-                raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
-                                        "leave 'update' out of what, or begin another file")
-            saved = torch.load(kept, map_location=device, weights_only=True)
-            self._from = {n: MatrixSum(*o) for n, o in saved.items()}
-        else:
-            if self.start is not None: layers = _layers_now(self.start, self.roles)
-            self._from = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
-            if kept is not None:
-                with new_file(kept) as tmp: torch.save({n: tuple(o) for n, o in self._from.items()}, tmp)
-    self._total, self._at, self._waiting, self._cost = self.learn.n_epoch*len(self.dls.train), None, False, 0.
-    self._began, self._spent, self._fresh = time.perf_counter(), 0., True
+        self._from = self.start_weights(layers)
+    self._total = self.learn.n_epoch*len(self.dls.train)
+    self._at = None
+    self._waiting = False
+    self._cost = 0.
+    self._began = time.perf_counter()
+    self._spent = 0.
+    self._fresh = True
 
 # %% ../../nbs/steer/monitor.ipynb #b5cd2569
 @patch
 def is_due(self:RankMonitor):
     "Tell whether it is time for a record."
-    gap, r = self.every or max(1, math.ceil(self._total/20)), self.records[-1] if self.records else None
-    if r is None or r['start'] != self._offset or r['last']: return True # the first of this fit
-    if (self._at-self._offset)//gap == (r['step']-self._offset)//gap: return False
+    gap = self.every or max(1, math.ceil(self._total/20))
+    r = self.records[-1] if self.records else None
+    if r is None or r['start'] != self._offset or r['last']:
+        return True # the first of this fit
+    if (self._at-self._offset)//gap == (r['step']-self._offset)//gap:
+        return False
     if self.every: return True
     trained = time.perf_counter()-self._began-self._spent
     return self._spent+2*self._cost <= self.budget*trained
@@ -145,15 +181,18 @@ def is_due(self:RankMonitor):
 @patch
 def before_batch(self:RankMonitor):
     "Watch the forward pass if a record is due."
-    if self._fresh and self.epoch and self.records: self._offset = self.records[-1]['start'] # a resumed fit
+    if self._fresh and self.epoch and self.records:
+        self._offset = self.records[-1]['start'] # a resumed fit
     self._at = self._offset+self.epoch*self.n_iter+self.iter
     self._done = self._at+1
     if self._fresh:
         kept = [r for r in self.records if r['start'] < self._offset or r['step'] < self._at]
-        if len(kept) < len(self.records) and self.file is not None: write_records(self.file, kept)
+        if len(kept) < len(self.records) and self.file is not None:
+            write_records(self.file, kept)
         self.records, self._fresh = kept, False
     self._waiting = self._waiting or self.is_due()
-    if not self._waiting or not {'activation', 'residual'} & set(self.what): return
+    if not self._waiting or not {'activation', 'residual'} & set(self.what):
+        return
     began = time.perf_counter()
     self.stop_watching()
     self._watch = ForwardWatch(self.learn.model, _layers_now(self.learn.model, self.roles), self.tokens,
@@ -191,4 +230,5 @@ def before_step(self:RankMonitor):
 def after_fit(self:RankMonitor):
     "Make a last record, of the weights."
     self.stop_watching()
-    if getattr(self, '_at', None) is not None: self.record(self._done, last=True)
+    if getattr(self, '_at', None) is not None:
+        self.record(self._done, last=True)

@@ -33,7 +33,8 @@ def hypers_of(
     opt, # As for `inner_optimizer`
 )->dict: # Parameter -> dict with `lr`, `wd` and so on
     "Find the hyperparameters of every parameter in an optimizer."
-    if hasattr(opt, 'hypers'): return {p: h for ps, h in zip(opt.param_lists, opt.hypers) for p in ps}
+    if hasattr(opt, 'hypers'):
+        return {p: h for ps, h in zip(opt.param_lists, opt.hypers) for p in ps}
     return {p: g | dict(wd=g['weight_decay']) for g in opt.param_groups for p in g['params']}
 
 # %% ../../nbs/steer/optimizer_state.ipynb #f54c6b9c
@@ -46,7 +47,8 @@ def _transform_state(state, shape, means, squares):
     res = {}
     for k, v in state.items():
         if k in BASES: continue
-        if not torch.is_tensor(v) or v.shape != shape: res[k] = v.clone() if torch.is_tensor(v) else v
+        if not torch.is_tensor(v) or v.shape != shape:
+            res[k] = v.clone() if torch.is_tensor(v) else v
         else:
             change = squares if k in SQUARES else means
             res[k] = change(v.to(torch.promote_types(v.dtype, torch.float32))).to(v.dtype)
@@ -60,13 +62,15 @@ def turn_state(
     left:bool, # Multiply from the left?
 )->dict: # A new state
     "Turn the rows, or the columns, of the running means."
-    on = lambda t, v: t.to(v)@v if left else v@t.T.to(v)
+    def on(t, v):
+        return t.to(v)@v if left else v@t.T.to(v)
     return _transform_state(state, shape, lambda m: on(turn, m), lambda s: on(turn*turn, s))
 
 # %% ../../nbs/steer/optimizer_state.ipynb #162e5b72
 def _full_size(state, shape):
     "Bring an optimizer state with a `subspace` back from it."
-    basis, left = state['subspace'], shape[0] <= shape[1]
+    basis = state['subspace']
+    left = shape[0] <= shape[1]
     return turn_state(state, (basis.shape[1], shape[1]) if left else (shape[0], basis.shape[1]), basis, left)
 
 def enlarge_states(
@@ -76,20 +80,25 @@ def enlarge_states(
     "Bring the optimizer states that are in a subspace back from it."
     states = optimizer_states(opt)
     for p, s in list(states.items()):
-        if 'subspace' in s and s['subspace'].shape[1] != but.get(p): states[p] = _full_size(s, p.shape)
+        if 'subspace' in s and s['subspace'].shape[1] != but.get(p):
+            states[p] = _full_size(s, p.shape)
 
 # %% ../../nbs/steer/optimizer_state.ipynb #a174ab56
 def _hand_over(opt, old, up, down):
     "Replace a weight `old` (m, n) by the factors `up` (m, r) and `down` (r, n) in an optimizer."
-    now = lambda p: (down, up) if p is old else (p,) # in the order of a new optimizer
-    swap = lambda ps: [q for p in ps for q in now(p)]
-    if hasattr(opt, 'param_lists'): opt.param_lists = [swap(ps) for ps in opt.param_lists]
+    def now(p):
+        return (down, up) if p is old else (p,) # in the order of a new optimizer
+    def swap(ps):
+        return [q for p in ps for q in now(p)]
+    if hasattr(opt, 'param_lists'):
+        opt.param_lists = [swap(ps) for ps in opt.param_lists]
     else:
         for g in opt.param_groups: g['params'] = swap(g['params'])
     states, a, b = optimizer_states(opt), down.detach(), up.detach()
     state, states[up], states[down] = states.pop(old, None), {}, {}
     if hasattr(opt, 'slow_weights'): opt.slow_weights = None # fastai's Lookahead
-    if old.grad is not None: up.grad, down.grad = old.grad@a.T, b.T@old.grad
+    if old.grad is not None:
+        up.grad, down.grad = old.grad@a.T, b.T@old.grad
     if not state: return
     if 'subspace' in state: state = _full_size(state, old.shape)
     states[up] = _transform_state(state, old.shape, lambda m: m@a.T, lambda s: s@(a*a).T)
@@ -102,17 +111,20 @@ def factorise_layers(
     opt=None, # Its optimizer, as for `inner_optimizer`; changed in place
 )->nn.Module: # The same model
     "Replace dense linear layers by factors, and keep the optimizer going."
-    enc, layers = Encoder(model).base, linears(model)
+    enc = Encoder(model).base
+    layers = linears(model)
     ranks = ranks_for(enc, layers if isinstance(plan, dict) else [l for l in layers if l.rank is None], plan)
     layers = [l for l in layers if l.name in ranks]
     check_own_weights(model, layers)
-    if thin := [l.name for l in layers if l.rank is not None]:
+    thin = [l.name for l in layers if l.rank is not None]
+    if thin:
         raise ValueError(f'{thin[0]} is factorised already: leave it out of the plan')
     for l in layers:
         new = LowRankLinear.from_linear(l.module, ranks[l.name])
         new.up.bias = l.module.bias
         replace_layers(enc, {l.module: new})
-        if opt is not None: _hand_over(opt, l.module.weight, new.up.weight, new.down.weight)
+        if opt is not None:
+            _hand_over(opt, l.module.weight, new.up.weight, new.down.weight)
     record_plan(enc)
     return model
 

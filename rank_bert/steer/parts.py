@@ -33,9 +33,11 @@ def _trained(step, *cbs, epochs=1, lr=None, prepare=None, **kwargs):
     if prepare: learn = prepare(learn)
     lr = lr or step.job.lr or default_lr(step.job.learner.model)
     set_seed(step.config.seed)
-    if step.job.progress: learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
+    if step.job.progress:
+        learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
     else:
-        with learn.no_bar(), learn.no_logging(): learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
+        with learn.no_bar(), learn.no_logging():
+            learn.fit_one_cycle(epochs, lr, cbs=list(cbs))
     return learn
 
 # %% ../../nbs/steer/parts.ipynb #24tpa009
@@ -53,7 +55,8 @@ def distil(step, epochs:int=1, lr:float=None, temperature:float=2.):
 @part('lora', needs='labels')
 def lora(step, r:int=8, variant:str='lora', alpha:float=16., epochs:int=1, lr:float=None):
     "Train an update of low rank and the head, and add it to the weights."
-    adapt = lambda learn: add_lora(learn, r, variant, alpha=alpha, seed=step.config.seed)
+    def adapt(learn):
+        return add_lora(learn, r, variant, alpha=alpha, seed=step.config.seed)
     return merge_lora(_trained(step, epochs=epochs, lr=lr, prepare=adapt)).model
 
 # %% ../../nbs/steer/parts.ipynb #3e90ddc9
@@ -93,8 +96,10 @@ def switch(step, at:float=.5, epochs:int=1, lr:float=None):
 @part('layers', shrinks=True)
 def layers(step):
     "Keep some of the layers, at equal distances from the first to the last."
-    n, budget = len({o.layer for o in linears(step.model)}), step.config.budget
+    n = len({o.layer for o in linears(step.model)})
+    budget = step.config.budget
     fraction = min(1., budget*dense_size(step.job.dense)/dense_size(step.model))
     kept = int(fraction*n + 1e-9)
-    if kept: return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
+    if kept:
+        return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
     raise ValueError(f'layers keeps at least one of {n}, so a budget of {budget:.4g} is too small: raise it')

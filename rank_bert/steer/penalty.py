@@ -30,7 +30,8 @@ class Constraint(FitCallback):
         self.layers = linears(self.learn.model, self.roles)
         check_own_weights(self.learn.model, self.layers)
     @property
-    def done(self): return (self.epoch + (self.iter + 1)/self.n_iter)/self.n_epoch
+    def done(self):
+        return (self.epoch + (self.iter + 1)/self.n_iter)/self.n_epoch
     def state_dict(self): return {}
     def load_state_dict(self, state): pass
 
@@ -45,10 +46,15 @@ class NuclearNormPenalty(Constraint):
         decoupled:bool=False, # Lower the singular values after a step, instead of adding to the gradient?
     ):
         if not callable(weight): check_positive(weight, 'weight', zero=True)
-        self.weight, self.roles, self.every, self.decoupled = weight, roles, check_count(every, 'every'), decoupled
+        self.weight = weight
+        self.roles = roles
+        self.every = check_count(every, 'every')
+        self.decoupled = decoupled
         self._due, self._stepping = 0, False
-    def before_train(self): self._count, self._gradients, self._due = 0, {}, 0
-    def weight_now(self): return self.weight(self.pct_train) if callable(self.weight) else self.weight
+    def before_train(self):
+        self._count, self._gradients, self._due = 0, {}, 0
+    def weight_now(self):
+        return self.weight(self.pct_train) if callable(self.weight) else self.weight
     def after_cancel_step(self): self._stepping = False
     def after_train(self): self.lower()
     def after_fit(self): self.lower() # the fit may have ended within an epoch
@@ -56,7 +62,9 @@ class NuclearNormPenalty(Constraint):
     def lower(self):
         "Lower the singular values by what is due for the steps since the last time."
         if not self._due: return
-        hypers, by, self._due = hypers_of(self.opt), self.weight_now()*self._due, 0
+        hypers = hypers_of(self.opt)
+        by = self.weight_now()*self._due
+        self._due = 0
         layers = [l for l in trainable(self.layers) if matrices_of(l)[0] in hypers]
         threshold_layers(layers, {l.name: by*hypers[matrices_of(l)[0]]['lr'] for l in layers})
 
@@ -64,7 +72,8 @@ class NuclearNormPenalty(Constraint):
         "Add the gradient of the penalty."
         self._stepping = True
         if self.decoupled: return
-        layers, weight = trainable(self.layers), self.weight_now()
+        layers = trainable(self.layers)
+        weight = self.weight_now()
         dense = [l for l in layers if l.rank is None and self._count % self.every == 0]
         for ls in groupby(dense, lambda l: l.shape).values():
             w = torch.stack([l.module.weight.detach() for l in ls])
@@ -78,7 +87,8 @@ class NuclearNormPenalty(Constraint):
 @patch
 def after_step(self:NuclearNormPenalty):
     "Lower the singular values every `every` steps."
-    self._due, self._stepping = self._due + (self.decoupled and self._stepping), False
+    self._due = self._due + (self.decoupled and self._stepping)
+    self._stepping = False
     if self._due == self.every: self.lower()
 
 # %% ../../nbs/steer/penalty.ipynb #4d270c0f
@@ -89,7 +99,8 @@ class FrobeniusDecay(Constraint):
         wd:float=None, # Strength; None for the weight decay of the factors' group
         roles=None, # One role or several of `ROLES`; all when None
     ):
-        self.wd, self.roles = check_positive(wd, 'wd', zero=True, none=True), roles
+        self.wd = check_positive(wd, 'wd', zero=True, none=True)
+        self.roles = roles
     def before_fit(self):
         super().before_fit()
         check_decoupled_decay(self.opt)
@@ -97,8 +108,13 @@ class FrobeniusDecay(Constraint):
     def before_step(self): # makes up for the optimizer's own decay
         hypers = hypers_of(self.opt)
         for l in trainable(self.layers):
-            if l.rank is None or l.module.up.weight.grad is None or l.module.up.weight not in hypers: continue
-            h, (up, down) = hypers[l.module.up.weight], [p.data for p in matrices_of(l)]
-            lr, own = h['lr'], h.get('wd') or 0.
-            by, gradients = lr*(own if self.wd is None else self.wd), (up@(down@down.mT), (up.mT@up)@down)
-            for p, g in zip((up, down), gradients): p.copy_((p - by*g)/(1 - lr*own))
+            if l.rank is None or l.module.up.weight.grad is None or l.module.up.weight not in hypers:
+                continue
+            h = hypers[l.module.up.weight]
+            up, down = [p.data for p in matrices_of(l)]
+            lr = h['lr']
+            own = h.get('wd') or 0.
+            by = lr*(own if self.wd is None else self.wd)
+            gradients = up@(down@down.mT), (up.mT@up)@down
+            for p, g in zip((up, down), gradients):
+                p.copy_((p - by*g)/(1 - lr*own))

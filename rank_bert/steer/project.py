@@ -36,16 +36,19 @@ def project_rank(
     iterations:int=1, # Steps of the subspace iteration
 )->Projected: # Nearest matrix, and the basis for the next time
     "Find the nearest matrix of rank `rank` in the norm of `(w - a) right`."
-    dtype, w = w.dtype, w.detach().to(torch.promote_types(w.dtype, torch.float32))
-    on = lambda t: t if right is None else t@right
-    if basis is None or basis.shape[-1] < rank: basis = leading_right(on(w), rank)
+    dtype = w.dtype
+    w = w.detach().to(torch.promote_types(w.dtype, torch.float32))
+    def on(t): return t if right is None else t@right
+    if basis is None or basis.shape[-1] < rank:
+        basis = leading_right(on(w), rank)
     for i in range(iterations):
         if i: basis = torch.linalg.qr(b.mT)[0]
         q = torch.linalg.qr(w@(basis if right is None else right@basis))[0]
         b = on(q.mT@w)
     if basis.shape[-1] > rank:
         turn = torch.linalg.eigh((b@b.mT).double())[1][..., -rank:].to(b)
-        q, b = q@turn, turn.mT@b
+        q = q@turn
+        b = turn.mT@b
     return Projected((q@(q.mT@w)).to(dtype), torch.linalg.qr(b.mT)[0])
 
 # %% ../../nbs/steer/project.ipynb #caa28487
@@ -124,19 +127,26 @@ def project_layers(
     iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
 )->dict: # Name -> `Projected`, for the layers that were projected
     "Replace weights by the nearest matrices of a rank."
-    if not isinstance(ranks, dict): ranks = {l.name: check_count(ranks, 'rank', most=min(l.shape)) for l in layers}
+    if not isinstance(ranks, dict):
+        ranks = {l.name: check_count(ranks, 'rank', most=min(l.shape)) for l in layers}
     layers = [l for l in layers if ranks.get(l.name, math.inf) < min(matrices_of(l)[0].shape)]
     kinds = groupby(layers, lambda l: (matrices_of(l)[0].shape, ranks[l.name], l.rank is None, l.shape[1]))
-    stack, found = lambda ts: None if ts[0] is None else torch.stack(ts), {}
+    def stack(ts):
+        return None if ts[0] is None else torch.stack(ts)
+    found = {}
     for (_, rank, *_), ls in kinds.items():
-        w, last = stack([matrices_of(l)[0] for l in ls]), [(bases or {}).get(l.name) for l in ls]
-        if any(b is None or b.shape != last[0].shape for b in last): last = [None]
+        w = stack([matrices_of(l)[0] for l in ls])
+        last = [(bases or {}).get(l.name) for l in ls]
+        if any(b is None or b.shape != last[0].shape for b in last):
+            last = [None]
         down = None if ls[0].rank is None else stack([l.module.down.weight for l in ls]).to(
             torch.promote_types(w.dtype, torch.float32))
         for l, p in zip(ls, zip(*project_rank(w, rank, stack(last), down, iterations))):
             found[l.name] = Projected(*(t.clone(memory_format=torch.contiguous_format) for t in p))
-    for l in layers: matrices_of(l)[0].copy_(found[l.name].matrix)
-    if bases is not None: bases |= {n: p.basis for n, p in found.items()}
+    for l in layers:
+        matrices_of(l)[0].copy_(found[l.name].matrix)
+    if bases is not None:
+        bases |= {n: p.basis for n, p in found.items()}
     return found
 
 # %% ../../nbs/steer/project.ipynb #1abb4d48
@@ -146,11 +156,14 @@ def threshold_layers(
     by, # How much to lower the singular values: a number, or name -> number; learning rate times weight of the penalty
 ):
     "Lower the singular values of weights, but not below zero."
-    if not isinstance(by, dict): by = {l.name: by for l in layers}
+    if not isinstance(by, dict):
+        by = {l.name: by for l in layers}
     for l in layers:
         if l.rank is not None:
-            for p in matrices_of(l): p.div_(1 + by[l.name])
+            for p in matrices_of(l):
+                p.div_(1 + by[l.name])
     for ls in groupby([l for l in layers if l.rank is None], lambda l: l.shape).values():
         amounts = torch.tensor([by[l.name] for l in ls], dtype=torch.float64)
         new = soft_threshold(torch.stack([l.module.weight for l in ls]), amounts)
-        for l, v in zip(ls, new): l.module.weight.copy_(v)
+        for l, v in zip(ls, new):
+            l.module.weight.copy_(v)

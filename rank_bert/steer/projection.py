@@ -26,19 +26,25 @@ class RankProjection(Constraint):
         roles=None, # One role or several of `ROLES`; all when None
         iterations:int=1, # Steps of the subspace iteration; more get closer to the nearest matrix
     ):
-        self.every, self.iterations = check_count(every, 'every'), check_count(iterations, 'iterations')
-        self.rank, self.roles, self._bases, self._due = rank, roles, {}, False
+        self.every = check_count(every, 'every')
+        self.iterations = check_count(iterations, 'iterations')
+        self.rank = rank
+        self.roles = roles
+        self._bases = {}
+        self._due = False
     def __getstate__(self): return {**self.__dict__, '_bases': {}}
 
     def find_layers(self):
         super().find_layers()
-        self.ranks_at(0.), self.ranks_at(1.) # raises for ranks that the layers cannot have
+        self.ranks_at(0.)
+        self.ranks_at(1.) # raises for ranks that the layers cannot have
 
     def ranks_at(self, done): # name -> rank, when a fraction `done` of the fit is done
         return ranks_for(self.learn.model, self.layers, self.rank)
 
     def after_step(self):
-        self._count, self._due = self._count + 1, True
+        self._count = self._count + 1
+        self._due = True
         if self._count % self.every == 0: self.project()
 
     def after_train(self):
@@ -47,7 +53,8 @@ class RankProjection(Constraint):
     def after_fit(self):
         self.after_train() # the fit may have ended within an epoch
         self._bases = {}
-        for s in optimizer_states(self.opt).values(): s.pop('basis', None)
+        for s in optimizer_states(self.opt).values():
+            s.pop('basis', None)
 
 # %% ../../nbs/steer/projection.ipynb #744b4f39
 @patch
@@ -57,7 +64,8 @@ def project(self:RankProjection):
     own = {l.name: states.get(w) or self._bases.setdefault(w, {}) for l in self.layers for w in matrices_of(l)[:1]}
     bases = {n: s.pop('basis') for n, s in own.items() if 'basis' in s}
     found = project_layers(trainable(self.layers), self.ranks_at(self.done), bases, self.iterations)
-    for n, p in found.items(): own[n]['basis'] = p.basis
+    for n, p in found.items():
+        own[n]['basis'] = p.basis
     self._due = False
 
 # %% ../../nbs/steer/projection.ipynb #0a13c79e
@@ -80,8 +88,10 @@ class RankSchedule(RankProjection):
         **kwargs
     ):
         super().__init__(start, **kwargs)
-        self.end, self.how = end, how if callable(how) else RANK_SCHEDULES[check_name(how, 'schedule', RANK_SCHEDULES)]
-        self.begin, self.finish = check_fraction(begin, 'begin', zero=True), check_fraction(finish, 'finish')
+        self.end = end
+        self.how = how if callable(how) else RANK_SCHEDULES[check_name(how, 'schedule', RANK_SCHEDULES)]
+        self.begin = check_fraction(begin, 'begin', zero=True)
+        self.finish = check_fraction(finish, 'finish')
         if finish <= begin:
             raise ValueError(f'the schedule ends at {finish} of the fit, before it starts at {begin}: raise finish')
 
@@ -89,7 +99,8 @@ class RankSchedule(RankProjection):
 @patch
 def ranks_at(self:RankSchedule, done):
     "Compute the ranks at a fraction `done` of the fit, for the layers that have less than full rank."
-    if callable(self.rank): return ranks_for(self.learn.model, self.layers, self.rank(done))
+    if callable(self.rank):
+        return ranks_for(self.learn.model, self.layers, self.rank(done))
     x = min(1., max(0., (done - self.begin)/(self.finish - self.begin)))
     a, b = (ranks_for(self.learn.model, self.layers, r) for r in (self.rank, self.end))
     y = check_fraction(float(self.how(x)), f'the schedule at {x}', zero=True)

@@ -35,7 +35,8 @@ def to_factors(
         learn.model = DistributedDataParallel(m.module, **same)
     for cb in learn.cbs:
         if isinstance(cb, Constraint) and cb.layers: cb.find_layers()
-        if isinstance(cb, TrackerCallback): cb.best = math.inf if cb.comp == np.less else -math.inf
+        if isinstance(cb, TrackerCallback):
+            cb.best = math.inf if cb.comp == np.less else -math.inf
 
 # %% ../../nbs/steer/switch.ipynb #4a90c499
 class LowRankSwitch(Constraint):
@@ -49,19 +50,32 @@ class LowRankSwitch(Constraint):
         every:float=1., # Epochs between two measurements
         layerwise:bool=False, # Switch each layer when it has settled, instead of all when all have?
     ):
-        self.at, self.tol = check_positive(at, 'at', zero=True, none=True), check_positive(tol, 'tol', zero=True)
-        self.every, self.rank, self.roles, self.layerwise = check_positive(every, 'every'), rank, roles, layerwise
-        self.rows, self.switched, self._encoder = [], {}, None
+        self.at = check_positive(at, 'at', zero=True, none=True)
+        self.tol = check_positive(tol, 'tol', zero=True)
+        self.every = check_positive(every, 'every')
+        self.rank = rank
+        self.roles = roles
+        self.layerwise = layerwise
+        self.rows = []
+        self.switched = {}
+        self._encoder = None
 
     @property
-    def history(self): return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
-    def state_dict(self): return dict(rows=self.rows, switched=self.switched)
+    def history(self):
+        return pd.DataFrame(self.rows, columns=['epoch', 'name', 'stable_rank', 'rank'])
+    def state_dict(self):
+        return dict(rows=self.rows, switched=self.switched)
     def load_state_dict(self, state):
-        self.rows, self.switched, self._encoder = state['rows'], state['switched'], Encoder(self.learn.model).base
+        self.rows = state['rows']
+        self.switched = state['switched']
+        self._encoder = Encoder(self.learn.model).base
         dense = {l.name for l in linears(self.learn.model) if l.rank is None}
-        if plan := {n: r for n, r in self.switched.items() if r and n in dense}: to_factors(self.learn, plan)
-    def stable_ranks(self, name): return [r['stable_rank'] for r in self.rows if r['name'] == name]
-    def waiting(self): return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
+        plan = {n: r for n, r in self.switched.items() if r and n in dense}
+        if plan: to_factors(self.learn, plan)
+    def stable_ranks(self, name):
+        return [r['stable_rank'] for r in self.rows if r['name'] == name]
+    def waiting(self):
+        return [l.name for l in trainable(self.layers) if l.rank is None and l.name not in self.switched]
 
 # %% ../../nbs/steer/switch.ipynb #9f6be441
 @patch
@@ -76,10 +90,12 @@ def look(self:LowRankSwitch, epoch, names):
 def before_fit(self:LowRankSwitch):
     "Measure the stable ranks, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
-    if self._encoder not in (None, Encoder(self.learn.model).base): self.rows, self.switched = [], {}
+    if self._encoder not in (None, Encoder(self.learn.model).base):
+        self.rows, self.switched = [], {}
     self._encoder = Encoder(self.learn.model).base
     Constraint.before_fit(self)
-    if self.rank is not None: ranks_for(self.learn.model, self.layers, self.rank)
+    if self.rank is not None:
+        ranks_for(self.learn.model, self.layers, self.rank)
     if self.at is not None and self.at > self.n_epoch and self.waiting():
         raise ValueError(f'at is {self.at}, but there are only {self.n_epoch} epochs: the switch would never come')
     self.look(0., [n for n in self.waiting() if not self.stable_ranks(n)])
@@ -89,13 +105,17 @@ def before_fit(self:LowRankSwitch):
 @patch
 def after_batch(self:LowRankSwitch):
     "Measure the ranks if it is time, and switch the layers that have settled."
-    if hasattr(self.learn, 'lr_finder') or not (names := self.waiting()): return
+    if hasattr(self.learn, 'lr_finder') or not (names := self.waiting()):
+        return
     now, before = (self.epoch + (self.iter + i)/self.n_iter for i in (1, 0))
-    if self.at is not None: return self.switch(names, now) if now >= self.at else None
-    if int(now/self.every + 1e-9) == int(before/self.every + 1e-9): return
+    if self.at is not None:
+        return self.switch(names, now) if now >= self.at else None
+    if int(now/self.every + 1e-9) == int(before/self.every + 1e-9):
+        return
     self.look(now, names)
     settled = [n for n in names if len(s := self.stable_ranks(n)) > 1 and abs(s[-1] - s[-2]) <= self.tol*s[-2]]
-    if settled and (self.layerwise or settled == names): self.switch(settled, now)
+    if settled and (self.layerwise or settled == names):
+        self.switch(settled, now)
 
 # %% ../../nbs/steer/switch.ipynb #5a35c45f
 @patch
@@ -116,6 +136,7 @@ def switch(self:LowRankSwitch, names, epoch):
 @patch
 def after_fit(self:LowRankSwitch):
     "Warn if nothing was switched."
-    if hasattr(self.learn, 'lr_finder') or any(self.switched.values()) or not trainable(self.layers): return
+    if hasattr(self.learn, 'lr_finder') or any(self.switched.values()) or not trainable(self.layers):
+        return
     warnings.warn('LowRankSwitch switched no layer, since none had settled, or all ranks were past break-even: '
                   'look at .history for the stable ranks, and raise tol, or pass at= or rank=')

@@ -68,7 +68,8 @@ def cosine_loss(s, t, temperature): # From 0 for the same directions to 2 for op
 @distil_loss('hidden', hidden=True)
 def hidden_loss(s, t, temperature): # Mean squared difference
     "Compute the squared difference of hidden states `(n, length, features)`, a layer at a time."
-    gap = lambda a, b: (_at_least_float32(a) - _at_least_float32(b)).square().mean(-1)
+    def gap(a, b):
+        return (_at_least_float32(a) - _at_least_float32(b)).square().mean(-1)
     return torch.stack([_mean_of_tokens(gap(a, b), s.mask) for a, b in zip(s.hidden, t.hidden, strict=True)]).mean()
 
 # %% ../../nbs/train/distances.ipynb #a1d139ec
@@ -78,10 +79,13 @@ def attention_loss(s, t, temperature): # Mean squared difference of scores
     if not s.attentions or not t.attentions or any(a is None for a in (*s.attentions, *t.attentions)):
         raise ValueError("there are no attentions to compare: sdpa and flash attention give none, so call "
                          "model.set_attn_implementation('eager')")
-    gaps, real, least = [], s.mask.bool(), 1e-30 # smallest probability whose logarithm counts
+    gaps = []
+    real = s.mask.bool()
+    least = 1e-30 # smallest probability whose logarithm counts
     for a, b in zip(s.attentions, t.attentions, strict=True):
         check_heads(a.shape[1], b.shape[1])
-        a, b = _at_least_float32(a), _at_least_float32(b)
+        a = _at_least_float32(a)
+        b = _at_least_float32(b)
         kept = real[:, None, :, None] & real[:, None, None, :] & (a > least) & (b > least)
         gap = a.where(kept, 1.).log() - b.where(kept, 1.).log()
         mean = gap.sum(-1, keepdim=True)/kept.sum(-1, keepdim=True).clamp_min(1)

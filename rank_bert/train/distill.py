@@ -33,7 +33,8 @@ def _check_pair(student, teacher):
                          'give a copy')
     facts = []
     for o in (student, teacher):
-        enc, names = model_of(o), [str(v).casefold() for v in model_of(o).config.id2label.values()]
+        enc = model_of(o)
+        names = [str(v).casefold() for v in model_of(o).config.id2label.values()]
         learn = o if isinstance(o, Learner) else None
         tokenizer = getattr(getattr(learn, 'dls', None), 'tokenizer', None)
         facts.append({
@@ -56,7 +57,8 @@ class Watch:
         self.out = None
         self.hooks = ExitStack()
         for h in (hooked([(enc, lambda args, kw: (args, kw | self.ask))], before=True),
-                  hooked([(enc, lambda args, kw, out: setattr(self, 'out', out))])): self.hooks.enter_context(h)
+                  hooked([(enc, lambda args, kw, out: setattr(self, 'out', out))])):
+            self.hooks.enter_context(h)
     def close(self):
         "Stop watching, and return the last output."
         self.hooks.close()
@@ -71,7 +73,8 @@ def _unhook(enc):
         m.__dict__.pop('_output_capturing_hooks_installed', None)
 
 # %% ../../nbs/train/distill.ipynb #eddfa1b0
-def _scheduled(value, progress): return float(value(progress)) if callable(value) else float(value)
+def _scheduled(value, progress):
+    return float(value(progress)) if callable(value) else float(value)
 
 # %% ../../nbs/train/distill.ipynb #9c4f710d
 class DistilCallback(Callback):
@@ -92,9 +95,13 @@ class DistilCallback(Callback):
                              f'give one of {", ".join(DISTIL_LOSSES)} a weight above 0')
         if not callable(temperature): check_positive(temperature, 'temperature')
         model_of(teacher) # raises for what is no model
-        self.rows, self.projection, self._undo, self._seen = [], None, [], None
+        self.rows = []
+        self.projection = None
+        self._undo = []
+        self._seen = None
         self._watch, self._model = None, None
-    def asks(self, what): return any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
+    def asks(self, what):
+        return any(getattr(DISTIL_LOSSES[k], what) for k in self.weights if k != 'task')
     def after_cancel_batch(self): self.close()
     def __getstate__(self):
         left_out = ('teacher', 'projection', '_seen', '_watch', '_model', '_reader')
@@ -103,7 +110,8 @@ class DistilCallback(Callback):
 # %% ../../nbs/train/distill.ipynb #5d1d0016
 class LossMean(Metric):
     "Average a loss of a `DistilCallback` over the training batches of an epoch."
-    def __init__(self, owner, term): self.owner, self.term = owner, term
+    def __init__(self, owner, term):
+        self.owner, self.term = owner, term
     @property
     def name(self): return f'train_{self.term}'
     @property
@@ -119,9 +127,11 @@ def before_fit(self:DistilCallback):
     if self.teacher is None:
         raise ValueError('a teacher is not exported with its learner: set learn.distil.teacher = model')
     self.restore()
-    student, teacher = Encoder(self.learn.model).base, model_of(self.teacher)
+    student = Encoder(self.learn.model).base
+    teacher = model_of(self.teacher)
     _check_pair(self.learn, self.teacher)
-    if self.asks('attentions'): check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
+    if self.asks('attentions'):
+        check_heads(*[m.config.num_attention_heads for m in (student, teacher)])
     self.pairs = match_layers(student.config.num_hidden_layers, teacher.config.num_hidden_layers)
     device, home = (next(m.parameters()).device for m in (student, teacher))
     modes = [(m, m.training) for m in teacher.modules()]
@@ -142,7 +152,9 @@ def before_fit(self:DistilCallback):
             opt.param_lists = [[p for p in ps if p is not w] for ps in opt.param_lists]
             getattr(opt, 'opt', opt).state.pop(w, None)
         self._undo.append(remove)
-    self.rows, self._model, self._reader = [], teacher, BertWrapper(teacher)
+    self.rows = []
+    self._model = teacher
+    self._reader = BertWrapper(teacher)
     self.learn.metrics = [*self.learn.metrics, *(LossMean(self, k) for k in self.weights)]
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
@@ -180,7 +192,8 @@ def before_batch(self:DistilCallback):
 @patch
 def close(self:DistilCallback):
     "Stop watching, and return what the student gave."
-    out, self._watch = self._watch and self._watch.close(), None
+    out = self._watch and self._watch.close()
+    self._watch = None
     return out
 
 # %% ../../nbs/train/distill.ipynb #f92479ab
@@ -192,8 +205,10 @@ def after_pred(self:DistilCallback):
     if out is None:
         raise ValueError(f'{type(self.model).__name__} does not call its transformers model as a whole, so there is '
                          'nothing to compare: put the model into a BertWrapper')
-    with torch.no_grad(): theirs = Encoder(self._model)(self._reader._inputs(x), **ask)
-    mask, kind = x.get('attention_mask', torch.ones_like(x['input_ids'])), self._reader.kind
+    with torch.no_grad():
+        theirs = Encoder(self._model)(self._reader._inputs(x), **ask)
+    mask = x.get('attention_mask', torch.ones_like(x['input_ids']))
+    kind = self._reader.kind
     def matched(o, layers):
         hidden = 'output_hidden_states' in ask and [o.hidden_states[i] for i in (0, *layers)]
         return Seen(o.logits, hidden,
@@ -210,7 +225,8 @@ def after_loss(self:DistilCallback):
         s, t = self._seen
         if self.projection is not None and s.hidden:
             s = s._replace(hidden=[self.projection(h.to(self.projection.weight.dtype)) for h in s.hidden])
-        s, temperature = s._replace(logits=self.pred), _scheduled(self.temperature, self.pct_train)
+        s = s._replace(logits=self.pred)
+        temperature = _scheduled(self.temperature, self.pct_train)
         terms |= {k: DISTIL_LOSSES[k].f(s, t, temperature) for k, w in self._now.items() if w and k != 'task'}
     total = sum(w*terms[k] for k, w in self._now.items() if w)
     self.learn.loss_grad = total if isinstance(total, torch.Tensor) else 0*task

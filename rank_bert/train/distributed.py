@@ -24,7 +24,8 @@ class ShareBatches(Callback):
         self.whole = self.xb, self.yb
         n = len(self.yb[0]) if self.yb else len(self.xb[0]['input_ids'])
         rows = torch.arange(n) if n < num_distrib() else torch.arange(rank_distrib(), n, num_distrib())
-        self.n, self.share = n, 1. if n < num_distrib() else len(rows)*num_distrib()/n
+        self.n = n
+        self.share = 1. if n < num_distrib() else len(rows)*num_distrib()/n
         self.learn.xb = tuple({k: v[rows] for k, v in o.items()} for o in self.xb)
         self.learn.yb = tuple(o[rows] for o in self.yb)
     def after_pred(self):

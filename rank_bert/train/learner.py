@@ -52,12 +52,15 @@ class EncoderLearner(Learner):
         alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
         if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
             name_labels(self.model, self.dls)
-            for o in self.model.modules(): vars(o).pop('lost_head', None)
+            for o in self.model.modules():
+                vars(o).pop('lost_head', None)
         if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
             check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
-            if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit': cb(event_name)
-        if event_name != 'after_loss' or self.lock.locked() or hasattr(self, 'lr_finder') or not len(self.yb): return
+            if event_name in cb.__dict__ or hasattr(type(cb), event_name) or event_name == 'after_fit':
+                cb(event_name)
+        if event_name != 'after_loss' or self.lock.locked() or hasattr(self, 'lr_finder') or not len(self.yb):
+            return
         hypers = self.opt.hypers
         for h in hypers if self.training else ():
             check_positive(h['lr'], 'the learning rate', zero=True)
@@ -100,7 +103,9 @@ def encoder_learner(
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
     learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind) for n in names],
         splitter=encoder_splitter, **kwargs)
-    learn.task, learn.score_names, learn.seed = task, list(names), seed
+    learn.task = task
+    learn.score_names = list(names)
+    learn.seed = seed
     return learn
 
 # %% ../../nbs/train/learner.ipynb #5d1a0026
@@ -123,7 +128,9 @@ def logits(self:Learner,
 )->tuple: # Logits `(n, num_labels)` and targets, in the order of `dl`
     "Predict logits for a data loader."
     check_labels(self.model, self.dls)
-    device, outs, targs = next(self.model.parameters()).device, [], []
+    device = next(self.model.parameters()).device
+    outs = []
+    targs = []
     with evaluating(self.model):
         for x, *y in self.dls.valid if dl is None else dl:
             if not y:
@@ -142,7 +149,9 @@ def evaluate(self:Learner,
     "Compute the metrics and the loss."
     valid = self.dls.loaders[1:]
     names = [f"_{o.removeprefix('validation_')}" for o in self.dls.valid_names] if len(valid) > 1 else ['']
-    res, outputs, scores = {}, [] if outputs is None else outputs, getattr(self, 'score_names', KINDS[self.kind].metrics)
+    res = {}
+    outputs = [] if outputs is None else outputs
+    scores = getattr(self, 'score_names', KINDS[self.kind].metrics)
     for name, o in [('', dl)] if dl is not None else zip(names, valid, strict=True):
         outputs.append(self.logits(o))
         z, y = outputs[-1]
@@ -161,7 +170,8 @@ def predict(self:EncoderLearner,
     items = text_rows([item] if one else item, len(self.dls.text_cols))
     batches = zip(token_batches(self.dls.tokenizer, items, max_length=self.dls.max_length, bs=bs), chunked(items, bs))
     probs = np.concatenate([self.model.predict_proba(x, o) for x, o in batches])
-    kind, names = KINDS[self.kind], self.hf_model.config.id2label
+    kind = KINDS[self.kind]
+    names = self.hf_model.config.id2label
     res = L((kind.label(p, names), kind.label(p, range(len(p))), torch.as_tensor(p)) for p in probs)
     return res[0] if one else res
 
@@ -196,7 +206,8 @@ def with_model(self:Learner,
     dls=None, # Other data loaders; default: the same
 )->Learner: # With the same loss, metrics, optimizer and seed
     "Make a learner of another model."
-    if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper): model = BertWrapper(model)
+    if isinstance(self.model, BertWrapper) and not isinstance(model, BertWrapper):
+        model = BertWrapper(model)
     tok = getattr(Encoder(model).base, 'tokenizer', None) # of a vocabulary that was cut
     if dls is None and tok is not None and tok.get_vocab() != self.dls.tokenizer.get_vocab():
         dls = self.dls.with_tokenizer(tok)
@@ -206,7 +217,8 @@ def with_model(self:Learner,
         'moms', 'path', 'model_dir')}
     res = type(self)(self.dls if dls is None else dls, model, self.loss_func, cbs=cbs, **same)
     for k in ('task', 'score_names', 'seed'):
-        if hasattr(self, k): setattr(res, k, getattr(self, k))
+        if hasattr(self, k):
+            setattr(res, k, getattr(self, k))
     return res
 
 # %% ../../nbs/train/learner.ipynb #61063a6c
@@ -236,7 +248,8 @@ def encoder_splitter(
     "Split a model's parameters into groups by depth."
     hf = Encoder(model).base
     base = getattr(hf, hf.base_model_prefix, hf)
-    of = lambda m: [] if m is None else list(m.parameters())
+    def of(m):
+        return [] if m is None else list(m.parameters())
     layers = max((m for m in base.modules() if isinstance(m, nn.ModuleList)),
         key=lambda m: sum(p.numel() for p in of(m)), default=[])
     pooler = getattr(base, 'pooler', None)
@@ -257,7 +270,8 @@ class FusedOptimizer(OptimWrapper):
         return [dict(zip(names, (g['lr'], *g['betas'], g['eps'], g['weight_decay']))) for g in self.opt.param_groups]
 
     def step(self, closure=None):
-        groups, exempt = self.opt.param_groups, {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
+        groups = self.opt.param_groups
+        exempt = {id(p) for p, s in self.state.items() if not s.get('do_wd', True)}
         def part(g, marked, **kwargs):
             return {**g, 'params': [p for p in g['params'] if (id(p) in exempt) == marked], **kwargs}
         self.opt.param_groups = [part(g, False) for g in groups] + [part(g, True, weight_decay=0.) for g in groups]
@@ -287,7 +301,8 @@ class Seeded(Callback):
     order = -100
     def __init__(self,
         seed:int, # Seed of the first fit
-    ): self.seed, self.fits = seed, 0
+    ):
+        self.seed, self.fits = seed, 0
     def before_fit(self):
         if hasattr(self.learn, 'lr_finder'): return
         set_seed(self.seed + self.fits)
@@ -297,7 +312,8 @@ class Seeded(Callback):
 class FitCallback(Callback):
     "A callback for fits, not for `validate` and `get_preds`."
     def __call__(self, event_name): # fastai holds the lock during `validate` and `get_preds`
-        if self.learn is None or not self.learn.lock.locked(): return super().__call__(event_name)
+        if self.learn is None or not self.learn.lock.locked():
+            return super().__call__(event_name)
 
 # %% ../../nbs/train/learner.ipynb #2e3e0c46
 def model_of(

@@ -57,7 +57,8 @@ def mlm_dls(
     check_name(layout, 'layout', LAYOUTS)
     check_count(max_length, option('max_length'), 8, tokenizer and tokenizer.model_max_length)
     docs = read_corpus(files)
-    if isinstance(valid, (int, float)): train, valid = split_documents(docs, valid, seed)
+    if isinstance(valid, (int, float)):
+        train, valid = split_documents(docs, valid, seed)
     else: train, valid = docs, read_corpus(valid)
     tok = tokenizer or corpus_tokenizer(train, vocab_size, max_length=max(512, max_length))
     corpora = [tokenize_corpus(o, tok) for o in (train, valid)]
@@ -65,7 +66,8 @@ def mlm_dls(
     res = DataLoaders(MaskedDL(rows[0], bs, True, seed=seed, **masking),
                       MaskedDL(rows[1], val_bs or 2*bs, False, seed=seed, **masking | dict(masks=1)),
                       device=device or default_device())
-    res.corpora, res.settings = corpora, settings | masking
+    res.corpora = corpora
+    res.settings = settings | masking
     return res
 
 # %% ../../nbs/train/mlm.ipynb #68294efe
@@ -82,8 +84,10 @@ class MaskedLM(BertWrapper):
     "A fastai module around a masked language model: batch of `MaskedDL` in, scores of the hidden tokens out."
     def forward(self, x): # the scores are `(hidden tokens, vocabulary)`
         m, at = self.model, x['masked_positions']
-        head, inputs = MLM_HEADS.get(m.config.model_type), self._inputs(x)
-        if head is None: return Encoder(m)(inputs, compiled=True).logits.flatten(0, 1).index_select(0, at)
+        head = MLM_HEADS.get(m.config.model_type)
+        inputs = self._inputs(x)
+        if head is None:
+            return Encoder(m)(inputs, compiled=True).logits.flatten(0, 1).index_select(0, at)
         return head(m, Encoder(m.base_model)(inputs).last_hidden_state.flatten(0, 1).index_select(0, at))
 
 # %% ../../nbs/train/mlm.ipynb #565b7d88
@@ -105,7 +109,8 @@ def _mlm_model(model, tokenizer):
     given = isinstance(model, PreTrainedConfig)
     config = copy.deepcopy(model) if given else bert_config(model)
     if not given: config.initializer_range = 0.02*(768/config.hidden_size)**0.5
-    config.vocab_size, config.pad_token_id = len(tokenizer), tokenizer.pad_token_id
+    config.vocab_size = len(tokenizer)
+    config.pad_token_id = tokenizer.pad_token_id
     res = AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
     res.config.weights_from = 'random'
     return res
@@ -136,7 +141,8 @@ def mlm_learner(
     check_length(hf.config.to_dict(), rows.max_length, option('max_length'))
     if rank is not None:
         rank = check_fraction(rank, 'rank', one=False) if isinstance(rank, float) else check_count(rank, 'rank')
-        rank_of = lambda m, n: rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
+        def rank_of(m, n):
+            return rank if isinstance(rank, int) else max(1, int(rank*n*m/(n + m)))
         apply_plan(hf, {l.name: rank_of(*l.shape) for l in linears(hf)})
     for m in hf.modules():
         if isinstance(m, nn.Dropout): m.p = dropout # the config keeps its own
@@ -144,7 +150,9 @@ def mlm_learner(
     kwargs['cbs'] = L(Seeded(seed), GradientClip(1.)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
     learn = MLMLearner(dls, MaskedLM(hf), F.cross_entropy, metrics=[Perplexity(), accuracy],
                        splitter=lambda m: L([p for p in m.parameters() if p.requires_grad]), **kwargs)
-    learn.task, learn.seed, learn.warmup = 'masked language modelling', seed, warmup
+    learn.task = 'masked language modelling'
+    learn.seed = seed
+    learn.warmup = warmup
     return learn
 
 # %% ../../nbs/train/mlm.ipynb #b027b962
@@ -156,9 +164,12 @@ def fit_warmup(self:MLMLearner,
     **kwargs
 ):
     "Fit, with a learning rate that rises and falls in straight lines."
-    lr, warmup = self.lr if lr is None else lr, self.warmup if warmup is None else warmup
-    check_positive(lr, 'lr'), check_fraction(warmup, 'warmup', zero=True, one=False)
-    schedule = lambda done: lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
+    lr = self.lr if lr is None else lr
+    warmup = self.warmup if warmup is None else warmup
+    check_positive(lr, 'lr')
+    check_fraction(warmup, 'warmup', zero=True, one=False)
+    def schedule(done):
+        return lr*min((done + 1e-4)/max(warmup, 1e-4), (1 - done)/(1 - warmup), 1.)
     self.fit(n_epoch, lr, cbs=L(kwargs.pop('cbs', None)) + ParamScheduler(dict(lr=schedule)), **kwargs)
 
 # %% ../../nbs/train/mlm.ipynb #864e0a15
@@ -167,7 +178,8 @@ def evaluate(self:MLMLearner,
     dl=None, # Data loader; default: the validation set, whose masks are always the same
 )->dict: # loss (in nats a hidden token), perplexity, accuracy, masked_loss
     "Measure on hidden tokens."
-    device, mask = next(self.model.parameters()).device, self.dls.tokenizer.mask_token_id
+    device = next(self.model.parameters()).device
+    mask = self.dls.tokenizer.mask_token_id
     sums = np.zeros(5)
     with evaluating(self.model):
         for x, y in (to_device(b, device) for b in dl or self.dls.valid):
@@ -188,14 +200,16 @@ def predict(self:MLMLearner,
     k:int=5, # Words for each gap
 )->list: # For each gap a list of (token, probability)
     "Fill the gaps in a text."
-    tok, device = self.dls.tokenizer, next(self.model.parameters()).device
+    tok = self.dls.tokenizer
+    device = next(self.model.parameters()).device
     x = tok(text, return_tensors='pt', truncation=True, max_length=self.dls.train_ds.max_length)
     x = to_device(dict(x), device)
     x['masked_positions'] = (x['input_ids'][0] == tok.mask_token_id).nonzero()[:, 0]
     if not len(x['masked_positions']):
         where = f" in its first {x['input_ids'].shape[1]} tokens" if tok.mask_token in text else ''
         raise ValueError(f'{text[:60]!r} has no {tok.mask_token}{where}, so there is nothing to fill in')
-    with evaluating(self.model): p, i = self.model(x).float().softmax(-1).topk(min(k, len(tok)))
+    with evaluating(self.model):
+        p, i = self.model(x).float().softmax(-1).topk(min(k, len(tok)))
     return [list(zip(tok.convert_ids_to_tokens(a), b)) for a, b in zip(i.tolist(), p.tolist())]
 
 # %% ../../nbs/train/mlm.ipynb #ff3f877a

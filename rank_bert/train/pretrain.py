@@ -30,9 +30,15 @@ class PretrainingLog(Callback):
     "Keep a row of losses for each report, call `report` with it, and show a progress bar over all `steps`."
     order, run_valid = 65, False # after the recorder, before `ResumeFit` writes
     def __init__(self, steps=None, progress=True, report=None):
-        self.steps, self.progress, self.report, self.rows, self.seconds = steps, progress, report, [], 0.
-    def state_dict(self): return dict(rows=self.rows, seconds=self.seconds)
-    def load_state_dict(self, state): self.rows, self.seconds = state['rows'], state['seconds']
+        self.steps = steps
+        self.progress = progress
+        self.report = report
+        self.rows = []
+        self.seconds = 0.
+    def state_dict(self):
+        return dict(rows=self.rows, seconds=self.seconds)
+    def load_state_dict(self, state):
+        self.rows, self.seconds = state['rows'], state['seconds']
     def before_fit(self):
         self.start = time.perf_counter()
         self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step',
@@ -45,10 +51,13 @@ class PretrainingLog(Callback):
 
     def after_epoch(self):
         "Add a row and pass it to `report`."
-        dl, now = self.dls.train, time.perf_counter()
-        self.seconds, self.start = self.seconds + now - self.start, now
+        dl = self.dls.train
+        now = time.perf_counter()
+        self.seconds = self.seconds + now - self.start
+        self.start = now
         values = dict(zip(self.recorder.metric_names[1:], self.recorder.values[-1]))
-        tokens, lr = round(dl.step/dl.per_pass*dl.dataset.lengths.sum()), self.opt.hypers[-1]['lr']
+        tokens = round(dl.step/dl.per_pass*dl.dataset.lengths.sum())
+        lr = self.opt.hypers[-1]['lr']
         self.rows.append(dict(step=dl.step, tokens=tokens, seconds=round(self.seconds, 2), lr=lr, **values))
         if self.report:
             with tqdm.external_write_mode(): self.report(self.rows[-1])
@@ -65,14 +74,18 @@ class PretrainingLog(Callback):
 # %% ../../nbs/train/pretrain.ipynb #0a8559f2
 def _step_seconds(learn, n=8):
     "Time `n` steps of training, on a copy of the model."
-    model, dl, device = copy.deepcopy(learn.model).train(), learn.dls.train, learn.dls.device
+    model = copy.deepcopy(learn.model).train()
+    dl = learn.dls.train
+    device = learn.dls.device
     model.to(device)
-    opt, start = torch.optim.AdamW(model.parameters(), fused=True), 0
+    opt = torch.optim.AdamW(model.parameters(), fused=True)
+    start = 0
     for s in range(n + 2):
         if s == 2: start = time.perf_counter()
         x, *y = to_device(dl.batch_at(s % dl.per_pass), device)
         learn.loss_func(model(x), *y).backward()
-        opt.step(); opt.zero_grad()
+        opt.step()
+        opt.zero_grad()
     return (time.perf_counter() - start)/n
 
 # %% ../../nbs/train/pretrain.ipynb #5d912cee
@@ -113,17 +126,24 @@ def pretrain(
     **kwargs
 )->dict: # What `results.json` in `out` holds
     "Pretrain a masked language model on text files, and save it as a transformers folder."
-    began, out = time.perf_counter(), check_new(expanded(out), overwrite)
-    if len(given := [k for k, v in dict(steps=steps, epochs=epochs, minutes=minutes).items() if v is not None]) > 1:
+    began = time.perf_counter()
+    out = check_new(expanded(out), overwrite)
+    given = [k for k, v in dict(steps=steps, epochs=epochs, minutes=minutes).items() if v is not None]
+    if len(given) > 1:
         raise ValueError(f"pass one of steps, epochs, minutes, not {' and '.join(given)}")
-    check_count(steps, 'steps', none=True), check_count(every, 'every', none=True)
-    check_positive(epochs, 'epochs', none=True), check_positive(minutes, 'minutes', none=True)
+    check_count(steps, 'steps', none=True)
+    check_count(every, 'every', none=True)
+    check_positive(epochs, 'epochs', none=True)
+    check_positive(minutes, 'minutes', none=True)
     training = {k: kwargs.pop(k, v) for k, v in _LEARNER_SETTINGS.items()}
-    check_positive(training['lr'], 'lr'), check_fraction(training['warmup'], 'warmup', zero=True, one=False)
-    file, tokenizer = _unfinished_file(out, resume, overwrite), kwargs.pop('tokenizer', None)
+    check_positive(training['lr'], 'lr')
+    check_fraction(training['warmup'], 'warmup', zero=True, one=False)
+    file = _unfinished_file(out, resume, overwrite)
+    tokenizer = kwargs.pop('tokenizer', None)
     if tokenizer is None and is_saved_model(model): tokenizer = model
     if isinstance(tokenizer, (str, Path)): tokenizer = get_tokenizer(tokenizer)
-    if not (is_saved_model(model) or isinstance(model, (nn.Module, PreTrainedConfig))): bert_config(model) # may raise
+    if not (is_saved_model(model) or isinstance(model, (nn.Module, PreTrainedConfig))):
+        bert_config(model) # may raise
     dls = mlm_dls(files, tokenizer, **kwargs)
     learn = mlm_learner(dls, model, rank, seed=dls.settings['seed'], **training)
     were = read_checkpoint(file)['settings'] if resume else {}
@@ -136,7 +156,8 @@ def pretrain(
                     text=_text_fingerprint(dls))
     del settings['cbs']
     if not resume: file.unlink(missing_ok=True)
-    n, log = max(1, round(steps/every)), PretrainingLog(steps, progress, report)
+    n = max(1, round(steps/every))
+    log = PretrainingLog(steps, progress, report)
     dls.train.stops = [round(steps*(i + 1)/n) for i in range(n)] # reports, as evenly as possible
     with learn.no_bar(), learn.no_logging():
         learn.fit_warmup(len(dls.train.stops), cbs=[log, ResumeFit(file, resume, settings)])

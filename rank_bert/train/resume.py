@@ -38,14 +38,17 @@ def machine_info()->dict: # Version of PyTorch, threads, and whether there is a 
 # %% ../../nbs/train/resume.ipynb #19a78cfb
 def _with_state(learn):
     "List the callbacks that remember something, by name."
-    keeps = lambda c: hasattr(type(c), 'state_dict') or isinstance(c, (TrackerCallback, GradientAccumulation))
+    def keeps(c):
+        return hasattr(type(c), 'state_dict') or isinstance(c, (TrackerCallback, GradientAccumulation))
     return sorted(filter(keeps, learn.cbs), key=lambda c: c.name)
 
 # %% ../../nbs/train/resume.ipynb #b3a057f3
 def _plain(o):
     "Turn the NumPy numbers that schedules leave in an optimizer into Python's."
-    if isinstance(o, dict): return {k: _plain(v) for k, v in o.items()}
-    if isinstance(o, (list, tuple, L)): return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
+    if isinstance(o, dict):
+        return {k: _plain(v) for k, v in o.items()}
+    if isinstance(o, (list, tuple, L)):
+        return (tuple if isinstance(o, tuple) else list)(map(_plain, o))
     return o.item() if isinstance(o, np.generic) else o
 
 # %% ../../nbs/train/resume.ipynb #9613ce7a
@@ -57,7 +60,9 @@ class ResumeFit(FitCallback):
         resume:bool=False, # Resume from the checkpoint in `file`?
         settings:dict=None, # Plain values that must be the same when you resume
     ):
-        self.file, self.resume, self.settings = Path(file), resume, _plain(settings or {})
+        self.file = Path(file)
+        self.resume = resume
+        self.settings = _plain(settings or {})
         self.begin, self.fits = 0, 0
         if resume and not self.file.is_file():
             raise FileNotFoundError(f'{file} holds no checkpoint, so there is nothing to resume: begin without resume')
@@ -82,9 +87,13 @@ def _scaler_of(learn):
 def write(self:ResumeFit):
     "Write the state of the fit."
     if rank_distrib(): return
-    learn, model, dl = self.learn, get_model(self.learn.model), _fastai_loader(self.dls.train)
-    kept = lambda c: {k: v for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
-    state_of = lambda c: c.state_dict() if hasattr(type(c), 'state_dict') else kept(c)
+    learn = self.learn
+    model = get_model(self.learn.model)
+    dl = _fastai_loader(self.dls.train)
+    def kept(c):
+        return {k: v for k, v in vars(c).items() if k in ('best', 'wait', 'count')}
+    def state_of(c):
+        return c.state_dict() if hasattr(type(c), 'state_dict') else kept(c)
     callbacks = [(c.name, _plain(state_of(c))) for c in _with_state(learn)]
     accumulates = any(s.get('count') for _, s in callbacks)
     smooth = getattr(getattr(learn, 'recorder', None), 'smooth_loss', None)
@@ -101,10 +110,12 @@ def write(self:ResumeFit):
 @patch
 def mismatch(self:ResumeFit, s):
     "Say why this fit cannot go on from `s`, or return None."
-    plan, n = plan_of(self.learn.model), max(num_distrib(), 1)
+    plan = plan_of(self.learn.model)
+    n = max(num_distrib(), 1)
     was, now = ([k for k, _ in s['callbacks']], [c.name for c in _with_state(self.learn)])
     for k in sorted({*self.settings, *s['settings']}):
-        a, b = s['settings'].get(k), self.settings.get(k)
+        a = s['settings'].get(k)
+        b = self.settings.get(k)
         if a != b: return f'is of another run: {k} was {a!r}, now it is {b!r}'
     if s['n_epoch'] != self.n_epoch:
         return f"is of a fit of {s['n_epoch']} epochs, this one has {self.n_epoch}: schedules would differ"
@@ -112,7 +123,8 @@ def mismatch(self:ResumeFit, s):
     if was != now:
         was, now = (', '.join(o) or 'no callbacks' for o in (was, now))
         return f'was written with {was}, now there are {now}: {again}'
-    if odd := [k for k, r in plan.items() if s['plan'].get(k) != r]:
+    odd = [k for k, r in plan.items() if s['plan'].get(k) != r]
+    if odd:
         return f"has rank {s['plan'].get(odd[0], 'full')} for {odd[0]}, the model has {plan[odd[0]]}: {again}"
     if s['processes'] != n:
         return f"was written by {s['processes']} processes, now there are {n}: batches would differ"
@@ -122,7 +134,9 @@ def mismatch(self:ResumeFit, s):
 def before_fit(self:ResumeFit):
     "Put everything back as it was, or skip the fit if the checkpoint is of a later one."
     self.learn.remove_cbs(self.learn._grab_cbs(_EpochEnds))
-    self.begin, self._later, self._restore = 0, [], None
+    self.begin = 0
+    self._later = []
+    self._restore = None
     if hasattr(self.learn, 'lr_finder'): return
     _fastai_loader(self.dls.train) # raises for those of others
     self.learn.add_cb(_EpochEnds(self))
@@ -138,7 +152,8 @@ def before_fit(self:ResumeFit):
         self.begin = self.n_epoch
         for c in _with_state(self.learn): c.run = False
         return
-    if odd := self.mismatch(s): raise ValueError(f'{self.file.name} {odd}')
+    odd = self.mismatch(s)
+    if odd: raise ValueError(f'{self.file.name} {odd}')
     if s['machine'] != machine_info():
         warnings.warn(f"{self.file.name} was written with {s['machine']}, this is {machine_info()}: "
                       'results will not be the same to the bit')
@@ -148,9 +163,12 @@ def before_fit(self:ResumeFit):
     model = get_model(self.learn.model)
     model.load_state_dict(s['model'])
     self.opt.load_state_dict(to_device(s['opt'], next(model.parameters()).device))
-    for n, p in model.named_parameters(): p.grad = s['grads'][n].to(p) if n in s['grads'] else None
+    for n, p in model.named_parameters():
+        p.grad = s['grads'][n].to(p) if n in s['grads'] else None
     vars(_fastai_loader(self.dls.train)).update(s['loader'])
-    self.begin, self.resume, self._restore = s['epoch'], False, s
+    self.begin = s['epoch']
+    self.resume = False
+    self._restore = s
 
 # %% ../../nbs/train/resume.ipynb #d3bf5742
 @patch
@@ -165,9 +183,11 @@ def before_epoch(self:ResumeFit):
         _scaler_of(self.learn).load_state_dict(s['scaler'])
         if s['smooth'] and hasattr(self.learn, 'recorder'):
             smooth = self.recorder.smooth_loss
-            smooth.count, smooth.val = s['smooth'][0], torch.tensor(s['smooth'][1])
+            smooth.count = s['smooth'][0]
+            smooth.val = torch.tensor(s['smooth'][1])
         self._restore = None
-    seed_of = lambda i: int(np.random.SeedSequence([self.first_seed, self.fits, self.epoch, i]).generate_state(1)[0])
+    def seed_of(i):
+        return int(np.random.SeedSequence([self.first_seed, self.fits, self.epoch, i]).generate_state(1)[0])
     _fastai_loader(self.dls.train).rng.seed(seed_of(0)) # all processes read the same batches
     set_seed(seed_of(1 + rank_distrib()))
 
@@ -186,6 +206,8 @@ class _EpochEnds(FitCallback):
     order, run_valid = TrackerCallback.order + 10, False
     def __init__(self, owner): self.owner = owner
     def before_epoch(self):
-        if self.owner.learn is self.learn and self.owner._is_skipping(): raise CancelEpochException()
+        if self.owner.learn is self.learn and self.owner._is_skipping():
+            raise CancelEpochException()
     def after_epoch(self):
-        if self.owner.learn is self.learn and not self.owner._is_skipping(): self.owner.write()
+        if self.owner.learn is self.learn and not self.owner._is_skipping():
+            self.owner.write()

@@ -10,6 +10,7 @@ __all__ = ['score']
 # %% ../../nbs/train/scores.ipynb #a5ed08e0
 import math
 from functools import partial
+from itertools import chain
 
 import numpy as np, torch
 from fastai.metrics import AccumMetric
@@ -18,6 +19,7 @@ from sklearn import metrics as skm
 
 from ..checks import check_name
 from ..models.answers import KINDS
+from ..models.spans import entities, has_heads
 from ..see.search import rank_scores
 
 # %% ../../nbs/train/scores.ipynb #64bca4dc
@@ -56,21 +58,18 @@ def score(
     return {n: float(METRICS[n](targs, preds)) for n in names}
 
 # %% ../../nbs/train/scores.ipynb #ent1ty02
-def entities(tags): # such as ['B-person', 'I-person', 'O'] -> `[kind, first word, last word]` of each
-    "Find the entities in a row of tags."
-    found, last = [], None
-    for i, tag in enumerate(tags):
-        head, _, kind = tag.partition('-') if '-' in tag else ('I', '', tag)
-        if tag == 'O': kind = None
-        elif kind == last and head not in ('B', 'S', 'U'): found[-1][2] = i
-        else: found.append([kind, i, i])
-        last = kind
-    return found
-
-def entity_scores(want, got): # of each text, the tag of each word -> `precision`, `recall` and `f1`
+def entity_scores(
+    want:list, # Of each text, the tag of each word
+    got:list, # The same, as a tagger has it
+    labels:list=None, # All labels of the tagger; default: those in `got`
+)->dict: # `precision`, `recall` and `f1`
     "Score the entities that a tagger finds."
-    a, b = ({(i, *o) for i, tags in enumerate(t) for o in entities(tags)} for t in (want, got))
-    p, r = len(a & b)/max(1, len(b)), len(a & b)/max(1, len(a))
+    sets = {*chain(*want)}, {*(labels or chain(*got))}
+    both = has_heads(sets[0] | sets[1])
+    found = [{(i, *o) for i, tags in enumerate(rows) for o in entities(tags, both or has_heads(own))}
+        for rows, own in zip((want, got), sets)]
+    right = len(found[0] & found[1])
+    p, r = (right/max(1, len(o)) for o in reversed(found))
     return dict(precision=p, recall=r, f1=2*p*r/max(p + r, 1e-12))
 
 # %% ../../nbs/train/scores.ipynb #ent1ty05

@@ -17,22 +17,10 @@ from ..models.encoder import linears
 from ..lowrank.plan import plan_of, record_plan
 from .learner import model_of
 
-# %% ../../nbs/train/student.ipynb #4da90a1a
-def distil_init(
-    teacher, # Transformers model, any module that contains one, or learner; untouched
-    layers:list=None, # Numbers of the teacher's layers to keep, in this order, from 0; negative ones count from the end
-    every:int=2, # Without `layers`: keep layers 0, every, 2*every and so on
-)->nn.Module: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
-    "Copy some layers of a teacher into a shallower student."
-    student = copy.deepcopy(model_of(teacher))
-    first, n = linears(student)[0], student.config.num_hidden_layers
-    stack = student.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
-    if len({id(b) for b in stack}) < n:
-        raise ValueError(f'the {n} layers of {type(student).__name__} share weights, so none can be left out: '
-                         'for a shallower model lower config.num_hidden_layers')
-    if layers is None: keep = list(range(0, n, check_count(every, 'every', most=n)))
-    else: keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
-    if not keep: raise ValueError('layers is empty: name at least one layer to keep')
+# %% ../../nbs/train/student.ipynb #st0d3n01
+def keep_layers(student, stack, keep):
+    "Leave some layers of a stack, and make the settings of the model fit; changes both in place."
+    n = len(stack)
     blocks = [stack[i] if keep.index(i) == j else copy.deepcopy(stack[i]) for j, i in enumerate(keep)]
     del stack[:]
     stack.extend(blocks)
@@ -44,9 +32,31 @@ def distil_init(
             each = (k == 'layer_types' or k.endswith('_layers')) and isinstance(v, (list, tuple)) and len(v) == n
             if each: setattr(config, k, [v[i] for i in keep])
         config.num_hidden_layers = len(keep)
+
+# %% ../../nbs/train/student.ipynb #4da90a1a
+def distil_init(
+    teacher, # Transformers model, any module that contains one, or learner; untouched
+    layers:list=None, # Numbers of the teacher's layers to keep, in this order, from 0; negative ones count from the end
+    every:int=2, # Without `layers`: keep layers 0, every, 2*every and so on
+)->nn.Module: # A model of the teacher's class with these layers, its embeddings, its pooler and its head
+    "Copy some layers of a teacher into a shallower student."
+    student = copy.deepcopy(model_of(teacher))
+    first = linears(student)[0]
+    n = student.config.num_hidden_layers
+    stack = student.get_submodule(first.name[:first.name.index(f'.{first.layer}.')])
+    if len({id(b) for b in stack}) < n:
+        raise ValueError(f'the {n} layers of {type(student).__name__} share weights, so none can be left out: '
+                         'for a shallower model lower config.num_hidden_layers')
+    if layers is None:
+        keep = list(range(0, n, check_count(every, 'every', most=n)))
+    else:
+        keep = [check_count(i, 'a layer number', least=-n, most=n-1) % n for i in layers]
+    if not keep: raise ValueError('layers is empty: name at least one layer to keep')
+    keep_layers(student, stack, keep)
     record_plan(student)
     if plan_of(student): return student # `lowrank.hf` builds these from their plan
-    with torch.device('meta'): built = type(student)(student.config).state_dict()
+    with torch.device('meta'):
+        built = type(student)(student.config).state_dict()
     has = student.state_dict()
     if odd := sorted(k for k in built.keys() | has.keys()
                      if k not in built or k not in has or built[k].shape != has[k].shape):
