@@ -8,16 +8,15 @@ Docs: https://rank-bert.github.io/rank_bert/models/folder.html.md"""
 __all__ = []
 
 # %% ../../nbs/models/folder.ipynb #f01d0003
-import os, warnings
+import warnings
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 
-from fastcore.basics import listify, patch
 from ..checks import check_count, check_each, check_fields, check_text, short_repr
 from ..data.facts import GLUE_TASKS
 from ..io import check_file, digest, expanded, json_object
-from ..settings import option
+
 
 # %% ../../nbs/models/folder.ipynb #f01d0006
 def shorten_error(e):
@@ -83,6 +82,11 @@ def once(f): # its first parameter is a `SavedModel`
     res = cached_property(f)
     res.__set_name__(SavedModel, f.__name__)
     setattr(SavedModel, f.__name__, res)
+    return f
+
+def method(f): # its first parameter is a `SavedModel`
+    "Add a method to `SavedModel`."
+    setattr(SavedModel, f.__name__, f)
     return f
 
 # %% ../../nbs/models/folder.ipynb #f01drec7
@@ -185,7 +189,7 @@ def as_saved(
     saved.check()
     return saved
 
-@patch
+@method
 def check(self:SavedModel)->dict: # What its config.json or manifest holds
     "Raise `OSError` or `ValueError` if the folder holds no saved model."
     return self.manifest if self.exported else self.config
@@ -244,7 +248,7 @@ def file_bytes(
     "Add up the sizes of the files in a folder, not of its folders."
     return sum(o.stat().st_size for o in Path(folder).iterdir() if o.is_file())
 
-@patch
+@method
 def check_weights(self:SavedModel)->list: # Files
     "List the files with weights of all modules; raise `OSError` or `ValueError` if they are not whole and in the folder."
     from safetensors import safe_open
@@ -304,28 +308,35 @@ def texts_per_row(self:SavedModel)->int: # 1 or 2; None if its folder does not t
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
     return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
-@patch
+@method
 def longest(self:SavedModel,
     named:int=None, # What you name
     own:int=None, # What the opened model says, as those of sentence-transformers do
 )->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
     "Choose how many tokens of a text the model reads; raise `ValueError` if it has no positions for what you name."
+    from rank_bert.settings import option # imports fastcore
     saved = self.settings.get('max_length')
     length = named or own or saved and check_count(saved, f"max_length in {self.path/'results.json'}") or 128
     return check_length(self.config, length, named and option('max_length'))
 
 # %% ../../nbs/models/folder.ipynb #f01dknd2
 @once
+def classes(self:SavedModel)->list: # Names
+    "List the classes of transformers that the model was saved from."
+    named = self.config.get('architectures') or []
+    return list(map(str, named)) if isinstance(named, list) else [str(named)]
+
+@once
 def kind(self:SavedModel)->str: # Key of `KINDS`; None for a head that chooses among texts
     "Tell what the model answers."
     if self.exported: return self.manifest['kind']
     from rank_bert.models.answers import kind_of # imports NumPy
-    return kind_of([self.sentence_class], str(next(iter(listify(self.config.get('architectures'))), 'Model')), self.config)
+    return kind_of([self.sentence_class], next(iter(self.classes), 'Model'), self.config)
 
 @once
 def labels(self:SavedModel)->list: # In the order of its outputs
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
-    what = self.kind if self.exported else ', '.join(map(str, listify(self.config.get('architectures')))) or 'unknown'
+    what = self.kind if self.exported else ', '.join(self.classes) or 'unknown'
     if not ('SequenceClassification' in what or self.exported and what in _WHOLE):
         raise ValueError(f'{self} holds no classifier ({what}): fine-tune it first with rank-bert-finetune')
     if self.exported: return self.manifest['labels'] or ['LABEL_0']
@@ -335,7 +346,7 @@ def labels(self:SavedModel)->list: # In the order of its outputs
 
 _WHOLE = ('single_label_classification', 'multi_label_classification', 'regression', 'ranking') # one answer a text
 
-@patch
+@method
 def check_labelled(self:SavedModel,
     scored:bool=False, # May it be a `CrossEncoder` that gives scores instead of logits?
 ):
