@@ -54,6 +54,7 @@ class Guarantee:
     tried:list # `Tried` for each budget, the largest first
     kind:str='single_label_classification' # What the answers are
     tolerance:float=None # Least change that counts
+    dense:str=None # Name of the dense model
     says:InitVar[str]=None # Sentence of a record, which we make again
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
@@ -62,7 +63,8 @@ class Guarantee:
         what = row.neighbours if row.embeds and self.tolerance is None else row.answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
-        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
+        against = f', against {self.dense} in PyTorch' if self.dense else ''
+        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}{against}, with "
             f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did.")
     def honest(self):
         "Say what is guaranteed and what is not, for a model card."
