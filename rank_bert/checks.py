@@ -131,6 +131,13 @@ def text_rows(
         return [tuple(check_texts(o, f'{where}[{i}]')) for i, o in enumerate(texts)]
     return list(zip(*(check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts')))))
 
+# %% ../nbs/checks.ipynb #d3flen02
+def default_length(
+    most:int=None, # Tokens that a tokenizer reads, its `model_max_length`; None if it does not say
+)->int: # 128, or less
+    "Choose how many tokens of a text to read where nobody says."
+    return min(128, most or 128)
+
 # %% ../nbs/checks.ipynb #c1text01
 def check_text(
     value, # What the file holds

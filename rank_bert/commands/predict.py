@@ -222,11 +222,11 @@ def predict(
     if not texts and not rows.data:
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
-    if file := next((o for o in texts if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
+    if file := next((o for o in check_texts(texts) if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
         raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
     n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
-    if texts: items = text_items(read_texts(check_texts(texts)), n)
+    if texts: items = text_items(read_texts(texts), n)
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
         saved = saved_settings(folder)

@@ -128,12 +128,10 @@ def read_json(
             raise ValueError(f'{place}: not JSON: {e}') from None
     if what == 'row': rows = dict(enumerate(rows[1], 1))
     if not rows: raise ValueError(f'{path} has no rows')
-    first = next(iter(rows.values()))
     for i, row in rows.items():
         if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
-        if row.keys() != first.keys():
-            raise ValueError(f'{path}, {what} {i}: keys {sorted(row)} instead of {sorted(first)}')
-    res = as_table({k: [o[k] for o in rows.values()] for k in first})
+    names = dict.fromkeys(k for row in rows.values() for k in row)
+    res = as_table({k: [o.get(k) for o in rows.values()] for k in names})
     return res.set_index(pd.Index(rows, name=what))
 
 # %% ../../nbs/data/tables.ipynb #955db544

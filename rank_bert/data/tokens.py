@@ -15,7 +15,7 @@ import datasets, numpy as np, pandas as pd, tokenizers, torch
 from fastcore.basics import patch, store_attr
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count, check_texts, text_rows
+from ..checks import check_count, check_texts, default_length, text_rows
 from ..io import digest, new_file
 from ..settings import option
 
@@ -70,7 +70,7 @@ def tokenize_cached(
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     texts:list, # Texts
     pairs:list=None, # Second texts
-    max_length:int=128, # Most tokens of a text (or pair), special ones included
+    max_length:int=None, # Most tokens of a text (or pair), special ones included; default: 128, or what the tokenizer reads
     cache:bool=True, # Look into the cache first, and write to it?
     progress:bool=None, # Show a progress bar? None: if there are more than 20,000 texts
     names:tuple=('texts', 'pairs'), # What to call `texts` and `pairs` in an error
@@ -85,6 +85,7 @@ def tokenize_cached(
     if pairs is not None and len(texts) != len(pairs):
         raise ValueError(f'{len(texts)} texts but {len(pairs)} second texts')
     least = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + (1 if pairs is None else 2)
+    if max_length is None: max_length = default_length(tokenizer.model_max_length)
     check_count(max_length, option('max_length'), least, tokenizer.model_max_length)
     if not cache: return TokenizedTexts.from_tokenizer(tokenizer, texts, pairs, max_length, progress)
     folder = os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert'
@@ -194,7 +195,7 @@ def split_pairs(
 def token_batches(
     tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
     texts, # A text, a pair, or a list of either
-    max_length:int=128, # Most tokens of a text (or pair)
+    max_length:int=None, # Most tokens of a text (or pair); default: as for `tokenize_cached`
     bs:int=32, # Batch size
 )->list[dict]: # Inputs of a model, each as wide as its longest
     "Tokenise new texts into batches."

@@ -148,7 +148,9 @@ def check_data(
     if isinstance(data, Iterator): data = chain(first, data)
     rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
     n = 0 if kind == 'token_classification' else None
-    return text_rows(rows(data), n, 'data') if are_texts(rows(first)) else data
+    some = first[0] if first and isinstance(first[0], (list, tuple)) else first
+    missing = some and all(o is None or isinstance(o, (str, float)) for o in some) # or a text, in a pair
+    return text_rows(rows(data), n, 'data') if missing or are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
@@ -196,34 +198,63 @@ def group_numbers(rows): # from `each_text`; one number a text, from 0
 def choose_texts(
     batches, # Any iterable of batches
     n_samples:int=1024, # Texts to return, fewer if there are fewer; None for all
-    how:str='random', # 'random' or 'longest'
-    seed:int=42, # For 'random'
-    among:int=4, # Choose among so many times `n_samples`; among all if `batches` is a list and `how` is 'random'
+    seed:int=42, # Which
+    among:int=4, # Of a stream, choose among the first so many times `n_samples`
 )->list: # Batches of one text, pairs `(x, y)` where there are labels, else dicts
-    "Choose some of the texts in batches."
-    whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
+    "Choose some of the texts in batches at random."
+    whole = n_samples is None or isinstance(batches, (list, tuple))
     rows = list(each_text(batches, None if whole else among*n_samples))
-    sizes, groups = torch.tensor([len(x['attention_mask']) for x, _ in rows]), group_numbers(rows)
-    if how == 'longest': order = sizes.argsort(descending=True, stable=True)
-    else: order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
+    groups = group_numbers(rows)
+    order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
     if len(order) < len(rows): order = order.argsort()[groups].argsort(stable=True) # the candidates of a query together
     alone = lambda x: {k: v[None] for k, v in x.items()}
     chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
 
 # %% ../../nbs/models/batches.ipynb #judge002
-def judges(
-    rows:list, # `each_text`
-    most:int=None, # At most so many texts or groups
-)->tuple: # Numbers of the texts to learn from, and of those to judge by
-    "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
+def text_sums(
+    rows, # `each_text`
+)->list: # A number for each text, that of its group where it has one
+    "Compute checksums of texts."
+    rows = list(rows)
     of, sums = group_numbers(rows), {}
     for k, (x, _) in zip(of, rows):
         found = zlib.crc32(repr(x['input_ids'].tolist()).encode())
         sums[k] = min(found, sums.get(k, found))
-    n = len(sums)
-    apart = {*sorted(sums, key=sums.get)[:min(max(1, n//8), n - 1, most or n)]}
-    return tuple([i for i, k in enumerate(of) if (k in apart) == which] for which in (False, True))
+    return [sums[k] for k in of]
+
+def judges(
+    rows:list, # `each_text`
+    most:int=None, # At most so many texts or groups
+    apart:set=None, # Checksums of the texts to judge by, where they were chosen before
+)->tuple: # Numbers of the texts to learn from, and of those to judge by
+    "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
+    sums = text_sums(rows)
+    n = len({*sums})
+    if apart is None: apart = {*sorted({*sums})[:min(max(1, n//8), n - 1, most or n)]}
+    return tuple([i for i, k in enumerate(sums) if (k in apart) == which] for which in (False, True))
+
+# %% ../../nbs/models/batches.ipynb #draw0002
+def draw_texts(
+    batches, # Any iterable of batches
+    n_samples:int=1024, # Read as many tokens as the longest so many of `among` times as many texts; None for all texts
+    seed:int=42, # Which
+    among:int=4, # Draw from so many times `n_samples`
+    long:float=.5, # Share of the tokens for the longest texts
+)->tuple: # Batches of one text to learn from, and random ones to judge by
+    "Draw texts, with a bounded preference for long ones."
+    pool = choose_texts(batches, n_samples and among*n_samples, seed, 1)
+    rows = list(each_text(pool))
+    learn, apart = judges(rows, n_samples and max(1, n_samples//8))
+    sizes, order = torch.tensor([len(x['attention_mask']) for x, _ in rows]), torch.tensor(learn, dtype=torch.long)
+    order = order[torch.randperm(len(learn), generator=torch.Generator().manual_seed(seed))]
+    tokens = sizes.sort(descending=True)[0][:n_samples].sum() - sizes[apart].sum()
+    if sizes[learn].sum() > tokens:
+        n = max(1, int((sizes[order].cumsum(0) <= (1 - long)*tokens).sum())) # random ones
+        rest = order[n:][sizes[order[n:]].argsort(descending=True, stable=True)]
+        fits = sizes[rest].cumsum(0) <= tokens - sizes[order[:n]].sum()
+        order = torch.cat([order[:n], rest[fits]])
+    return [pool[i] for i in sorted(order.tolist())], [pool[i] for i in apart]
 
 # %% ../../nbs/models/batches.ipynb #eda72cfc
 def collate(

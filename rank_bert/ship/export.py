@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import numpy as np, pandas as pd, torch
 from tokenizers import Tokenizer
 
-from ..checks import check_count
+from ..checks import check_count, default_length
 from .engines import ENGINES
 from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
@@ -145,7 +145,7 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
     config = Encoder(check_whole(model)).base.config.to_dict()
-    length = max_length or length or check_length(config, min(128, tokenizer.model_max_length))
+    length = max_length or length or check_length(config, default_length(tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(config, length, option('max_length'))

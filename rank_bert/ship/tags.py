@@ -9,7 +9,7 @@ __all__ = []
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0003
 import numpy as np
-from ..checks import check_answers, check_count, check_name, check_texts
+from ..checks import check_answers, check_count, check_name, check_texts, text_rows
 from ..models.answers import KINDS, word_starts
 from ..models.spans import entities, has_heads
 
@@ -66,9 +66,8 @@ class TagsAndRanks:
         Of texts that are lists of words, give the tag of each word. Long texts are read in overlapping windows."""
         self._require('tag')
         check_name(aggregation, 'aggregation', ['simple', 'first'])
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        lists = bool(texts) and not isinstance(texts[0], str)
-        each = [check_texts(o, 'words') for o in texts] if lists else check_texts(texts)
+        each = text_rows(texts if isinstance(texts, str) else list(texts), 0)
+        lists = bool(each) and not isinstance(each[0], str)
         encodings = self.tokenizer.encode_batch(each, is_pretokenized=lists)
         in_order = -1 if self.settings['truncation_side'] == 'left' else 1 # of the text
         windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)[::in_order]]
@@ -77,7 +76,7 @@ class TagsAndRanks:
             check_answers(z, [each[windows[k][0]] for k in b])
             for k, o in zip(b, KINDS[self.kind].probabilities(z)):
                 found[k] = self._unpadded(o, len(windows[k][1].ids))
-        res = [['O']*len(o) for o in texts] if lists else [[] for _ in each]
+        res = [['O']*len(o) for o in each] if lists else [[] for _ in each]
         for (i, e), p in reversed([*zip(windows, found)]): # the first window that has a word decides
             if lists: tag_words(res[i], e, p, self.labels)
             else:

@@ -57,7 +57,7 @@ def _match_vocab(hf, folder, tokenizer):
                       f"its token {i} is {token!r}, there {theirs!r}")
 
 # %% ../../nbs/train/match.ipynb #1abe1008
-def label_order(model, dls)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
+def label_order(model, dls, warn=False)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
     "Find the labels of data loaders among those of a model."
     found = list(map(str, getattr(dls, 'vocab', None) or ()))
     if not found: return [], []
@@ -65,7 +65,7 @@ def label_order(model, dls)->tuple: # Labels of the model; the places of those o
     have = [config.id2label[i] for i in range(config.num_labels)]
     if dls.ordered and is_unnamed(have) and len(have) == len(found):
         return have, [*range(len(have))]
-    at = match_labels(have, found)
+    at = match_labels(have, found, warn)
     return have, None if None in at else at
 
 def check_labels(model, dls):
@@ -88,7 +88,7 @@ def name_labels(model, dls):
 # %% ../../nbs/train/match.ipynb #m4tch001
 def adopt_labels(hf, dls):
     "Check that a classifier and data loaders have the same labels, and name those of a new head."
-    have, at = label_order(hf, dls)
+    have, at = label_order(hf, dls, warn=True)
     names = list(map(str, dls.vocab or ()))
     if at not in (None, [*range(len(have))]) or len(names) != len(have):
         raise ValueError(f'the labels are {names} in the data and {have} in the model: '
