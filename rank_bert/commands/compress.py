@@ -124,7 +124,7 @@ def warn_fell(
         warnings.warn(f"the accuracy fell by {fell:.1%}, and of the answers to the texts judged by at most "
             f"{changed['upper']:.1%} change: these texts are not like the rows that are scored, so learn from texts like them")
 
-def _say_compressed(done, scores, saved, out, dense, remote_code):
+def _say_compressed(done, scores, saved, size, out, dense, remote_code):
     "Print what was done to a model, and where it is."
     new = SavedModel(out)
     say(str(done))
@@ -133,7 +133,7 @@ def _say_compressed(done, scores, saved, out, dense, remote_code):
         say('word embedding: ' + ', '.join(f'{n:,} words '*bool(n) + (f'at rank {r}' if r else 'dense')
             for n, r in blocks))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
-    say(f'saved in {out}: {new.weight_bytes/1e6:.2f} MB, was {saved.weight_bytes/1e6:.2f} MB')
+    say(f'saved in {out}: {new.weight_bytes/1e6:.2f} MB, was {size/1e6:.2f} MB')
     if not dense and not new.exported:
         other = 'or with trust_remote_code=True' if remote_code else 'and by itself what you write with --dense'
         say(f'{saved.library} opens it after `import rank_bert`, {other}')
@@ -160,7 +160,7 @@ def compress(
     Example: rank-bert-compress tuned --speedup 6 --speed-engine onnx-int8 --out fast
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     folder.check()
-    was = folder.path.resolve()
+    was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
     if rows.data and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
     from rank_bert.lowrank.record import bytes_by_part, compression_of, records_of
     from rank_bert.models.hooks import as_written
@@ -192,5 +192,5 @@ def compress(
     results = scores | dict(bytes=bytes_by_part(model), settings=settings, weights_from=origin)
     write = partial(_write_model, model, tok, dense, remote_code, folder, settings)
     out = save_results(out, output.overwrite, write, results, None if hasattr(model, 'exported') else model)
-    _say_compressed(compression_of(model), scores, folder, out, dense, remote_code)
+    _say_compressed(compression_of(model), scores, folder, size, out, dense, remote_code)
     return results | dict(compression=records_of(model)[-1])
