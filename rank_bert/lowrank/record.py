@@ -63,11 +63,8 @@ def say_answers(
     answers:dict, # From `answers_to`
 )->str:
     "Say which answers there are in a line."
-    told = []
-    for counts in answers.values():
-        n = list(counts.values())
-        told.append(', '.join(f'{o:,}' for o in n) if len(n) <= 12 else f'{min(n):,} to {max(n):,}')
-    return f"learned from texts with {len(n)} labels: {told[0]}; judged by: {told[1]}"
+    learned, judged = (', '.join(f'{n:,}' for n in o.values()) for o in answers.values())
+    return f"learned from texts with {len(answers['learn'])} labels: {learned}; judged by: {judged}"
 
 @patch
 def __str__(self:CompressionRecord):
