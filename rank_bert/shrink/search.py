@@ -59,7 +59,7 @@ def search(
                 small.model.compression = replace(record_of(small.model), budget=b, recipe='+'.join(small.done))
             yield b, small.model
     res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance,
-        lambda model: found[0].job.aside)
+        lambda model: found[0].job.aside, record_of(job.dense).guarantee)
     model, res.model = res.model, None
     model.compression = replace(model.compression, guarantee=res, seconds=job.seconds)
     return Result(model, exported=getattr(model, 'exported', None))
