@@ -38,7 +38,7 @@ from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
 from ..lowrank.record import dense_sizes, guaranteed, made_smaller, records_of, warn_other_dense
-from ..shrink.guarantee import Guarantee, Tried, changed_answers
+from ..shrink.guarantee import Guarantee, Tried, changed_answers, texts_digest
 from ..settings import CompressConfig, ExportConfig, Latency, flatten, option
 
 # %% ../../nbs/ship/export.ipynb #de000028
@@ -72,7 +72,7 @@ def export(
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
         settings = {k: write_candidate(source, graph, traced, f, *k, form.processor) for k, f in folders.items()}
-        kept = check_guarantee(truth, folders, texts, config) if config.max_changed else folders
+        kept = check_guarantee(truth, folders, texts, config, size[0]) if config.max_changed else folders
         if len(candidates) > 1: best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
         else:
             (best,), measured = candidates, {}
@@ -449,6 +449,7 @@ def check_guarantee(
     folders:dict, # Name -> exported folder
     texts, # Texts that no model was trained on or fitted to
     config:CompressConfig, # With `max_changed`, `confidence` and `tolerance`
+    bs:int=1, # Texts at once, as the folder will be asked
 )->dict: # Name -> `Guarantee`, of those that keep it
     "Test a guarantee on exported folders, all of them at once."
     before, kind = outputs_of(dense, texts)
@@ -457,10 +458,10 @@ def check_guarantee(
     each, found = 1 - (1 - config.confidence)/len(folders), {}
     check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
     for k, f in folders.items():
-        losses = changed_answers(before, outputs_of(f, texts)[0], kind, config.tolerance)
+        losses = changed_answers(before, outputs_of(f, texts, bs)[0], kind, config.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
         found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind,
-            config.tolerance)
+            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=texts_digest(texts))
     kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)

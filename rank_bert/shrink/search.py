@@ -57,7 +57,7 @@ def search(
                     f"and guarantee over the export by export(..., {option('max_changed')})")
             yield b, small.model
     res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance,
-        lambda model: found[0].job.aside)
+        lambda model: found[0].job.aside, record_of(job.dense).guarantee)
     model, res.model = res.model, None
     write_record(model, replace(record_of(model), guarantee=res, seconds=job.seconds))
     return Result(model, exported=getattr(model, 'exported', None))
