@@ -183,7 +183,7 @@ def compress(
     before = _scores_of(model, learn, folder, rows)
     model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
     scores = dict(before=before, after=_scores_of(model, learn, folder, rows))
-    warn_fell(getattr(model, 'compression', None), scores)
+    warn_fell(compression_of(model), scores)
     if not hasattr(model, 'exported'): model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
     settings |= {k: v for k, v in folder.settings.items() if k in ('text_cols', 'label_col')}

@@ -44,6 +44,7 @@ class SavedModel:
     ):
         self.name, self.path, self.held = str(folder), expanded(folder), {}
     def __str__(self): return self.name
+    def __repr__(self): return f'SavedModel({self.name!r})'
     def __fspath__(self): return str(self.path)
 
     def read(self,

@@ -431,11 +431,12 @@ def warn_untested(model, form, promised, out):
 def outputs_of(
     source, # `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
+    bs:int=64, # Texts at once
 )->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     exported = isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file()
     p = Predictor(source, torch.get_num_threads()) if exported else in_pytorch(source)
-    return _of_queries(p.outputs(texts), p.kind, texts)
+    return _of_queries(p.outputs(texts, bs), p.kind, texts)
 
 def _of_queries(z, kind, texts):
     "Put the scores of each query into a row, if that is what counts."
