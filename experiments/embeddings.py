@@ -33,7 +33,7 @@ from rank_bert.models.kinds import Encoder
 from rank_bert.models.opener import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned
-from rank_bert.models.batches import batches_of_texts, choose_texts
+from rank_bert.models.batches import batches_of_texts, choose_texts, split_batch
 from rank_bert.shrink.recipe import Job, Result, Step, parse, part, planned
 from rank_bert.see.similarity import compare_embeddings, encode_texts
 from rank_bert.settings import CompressConfig
@@ -99,6 +99,11 @@ def linear_of(model):
     "Count the weights of the linear layers of an encoder in PyTorch."
     return encoder_params(model)['linear'] if isinstance(model, torch.nn.Module) else ''
 
+def longest_texts(batches, n, among=4):
+    "The longest `n` of `among` times as many texts, as batches of one text."
+    rows = choose_texts(batches, among*n, among=1)
+    return sorted(rows, key=lambda o: -split_batch(o)[0]['attention_mask'].shape[1])[:n]
+
 class Bench:
     "The dense model, its embeddings of the texts to measure on, and the texts to learn from."
     def __init__(self, folder, pooling, left_out, seed, n_texts, n_test, per_corpus, choice, dense=None):
@@ -111,8 +116,9 @@ class Bench:
             self.tests[name] = test[:n_test]
         random.Random(seed).shuffle(pool)
         self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
-        self.job, self.made, self.pool = Job(self.dense, pool, CompressConfig(n_samples=n_texts, seed=seed), False), {}, pool
-        self.job.texts = choose_texts(batches_of_texts(self.dense, pool), n_texts, choice, seed=seed)
+        batches, self.made, self.pool = batches_of_texts(self.dense, pool), {}, pool
+        learn = longest_texts(batches, n_texts) if choice == 'longest' else choose_texts(batches, n_texts, seed)
+        self.job = Job(self.dense, learn, CompressConfig(n_samples=None, seed=seed), False)
 
     def model(self, budget, recipe):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."

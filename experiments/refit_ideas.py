@@ -7,6 +7,7 @@ A row that is in the file already is not measured again. `nbs/results_methods.ip
 import copy, csv, time, warnings
 from pathlib import Path
 import torch
+from embeddings import longest_texts
 from fastai.torch_core import set_seed
 from fastcore.script import call_parse
 from rank_bert.data.glue import glue_task, load_glue
@@ -16,7 +17,7 @@ from rank_bert.models.kinds import Encoder
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of
-from rank_bert.models.batches import choose_texts, buckets_for
+from rank_bert.models.batches import buckets_for
 from rank_bert.models.hooks import frozen
 from rank_bert.shrink.compress import compress
 from rank_bert.shrink.calibrate import calibrate, fingerprint
@@ -42,7 +43,7 @@ class Bench:
         self.model, self.name, self.n = self.learn.hf_model.eval(), Path(folder).name, n
         self.folder, self.task, self.source, self.among = folder, task, source, among
         set_seed(seed)
-        self.batches = choose_texts(self.learn.dls.train.new(), n, 'longest', among=among)
+        self.batches = longest_texts(self.learn.dls.train.new(), n, among)
         self.valid = [(x, y) for x, y in buckets_for(self.model, self.learn.dls.valid)]
         self.wanted = self.logits(self.model)
         self.calibration = calibrate(self.model, self.batches, n, progress=False)

@@ -114,10 +114,10 @@ def check_texts(
 # %% ../nbs/checks.ipynb #1abe1012
 def text_rows(
     texts, # Texts or pairs in any form; one is a list of one
-    n:int=None, # Texts that a row should have; None: as the first one
+    n:int=None, # Texts that a row should have; None: as the first one; 0: a text, or the list of its words
     where:str='texts', # What to call them in an error
-)->list: # Strings, or tuples of two
-    "Make a list of texts or pairs, or raise `TypeError` at the first row that is another."
+)->list: # Strings, or tuples of two, or of words
+    "Make a list of texts, of pairs or of lists of words, or raise `TypeError` at the first row that is another."
     if isinstance(texts, (str, tuple)) or not isinstance(texts, Iterable):
         texts = [texts]
     if hasattr(texts, 'to_numpy'): texts = texts.to_numpy() # a frame would give the names of its columns
@@ -125,9 +125,18 @@ def text_rows(
     if (n or 1 + isinstance(texts[0] if texts else '', (tuple, list))) == 1:
         return check_texts(texts, where)
     for i, o in enumerate(texts):
-        if not isinstance(o, (tuple, list)) or len(o) != 2:
-            raise TypeError(f'{where}[{i}] is {short_repr(o)}, not a pair of texts')
+        if not isinstance(o, (tuple, list)) or n != 0 and len(o) != 2:
+            raise TypeError(f'{where}[{i}] is {short_repr(o)}, not a {"list of words" if n == 0 else "pair of texts"}')
+    if n == 0:
+        return [tuple(check_texts(o, f'{where}[{i}]')) for i, o in enumerate(texts)]
     return list(zip(*(check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts')))))
+
+# %% ../nbs/checks.ipynb #d3flen02
+def default_length(
+    most:int=None, # Tokens that a tokenizer reads, its `model_max_length`; None if it does not say
+)->int: # 128, or less
+    "Choose how many tokens of a text to read where nobody says."
+    return min(128, most or 128)
 
 # %% ../nbs/checks.ipynb #c1text01
 def check_text(

@@ -319,7 +319,7 @@ class ExportConfig(Settings):
     to:name_in('auto', ENGINES.names, 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
     precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
-    max_divergence:Positive=.01 # Largest mean divergence from PyTorch that auto accepts, with one label in 100 changed
+    max_divergence:Positive=.01 # Largest mean divergence (nats, or 1 - cosine) that auto accepts, with 1 label in 100 changed
 
 @dataclass
 class Masking(Settings):
@@ -369,7 +369,7 @@ class CompressConfig(Settings):
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count = 1 # Choose ranks that are multiples of this
     side:one_of('both', 'queries') = 'both' # Of a search: both, or queries alone, which search the index of the dense model
-    n_samples:Count = 1024 # Texts to learn from, an eighth of them to judge by; for classifiers long ones
+    n_samples:Count = 1024 # Texts to learn from and to judge by; for labels as many tokens as the longest so many have
     seed:Seed = 42 # Seed of everything that is random
 
     def __post_init__(self):

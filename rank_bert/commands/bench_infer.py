@@ -32,6 +32,25 @@ def backend_precisions()->dict: # Backend -> its precisions
     "List PyTorch and the engines."
     return dict(torch=tuple(_TORCH_TYPES)) | {k: v.precisions for k, v in ENGINES.items()}
 
+# %% ../../nbs/commands/bench_infer.ipynb #b3nch001
+def model_runs(
+    models:dict, # Name -> model
+    pairs:list, # Backend and precision
+)->dict: # (name, backend, precision) -> function of a dict of arrays
+    "Prepare models in PyTorch and in engines."
+    runs = {}
+    for k, m in models.items():
+        graph = TextGraph(m)
+        with tempfile.TemporaryDirectory() as d:
+            traced = Path(d)/'model.onnx'
+            if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced)
+            for b, p in pairs:
+                if b == 'torch':
+                    runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
+                else:
+                    runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+    return runs
+
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
 def bench_infer(
     model:str='6-layer', # '6-layer' (384 wide), sizes as for `bert_config`, or folders, separated by commas
@@ -48,20 +67,15 @@ def bench_infer(
     known = backend_precisions()
     for b in backends: check_name(b, 'backend', known)
     for p in precisions: check_name(p, 'precision', all_precisions())
-    def able(b, p): return p in known[b] and (b == 'torch' or not why_not(b, p))
+    def able(b, p):
+        return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
-    shapes, tables = [batch_shape(o) for o in sizes], {}
+    shapes = [batch_shape(o) for o in sizes]
+    tables = {}
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
-        runs = {}
-        for k, m in models.items():
-            graph = TextGraph(m)
-            with tempfile.TemporaryDirectory() as d:
-                if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced := Path(d)/'model.onnx')
-                for b, p in pairs:
-                    if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
-                    else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+        runs = model_runs(models, pairs)
         for bs, length in shapes:
             x = TextGraph(models['dense']).sample(bs, length)
             x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}

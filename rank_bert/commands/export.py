@@ -64,7 +64,7 @@ def texts_to_compare(
     if file:
         from rank_bert.data.tables import file_texts, read_lines, read_tags
         if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':
-            return [' '.join(o) for o in read_tags(file)[0][:n]]
+            return read_tags(file)[0][:n]
         saved, each = saved_settings(folder), 1 if sentence_class(folder) == 'SentenceTransformer' else texts_per_row(folder)
         cols = text_cols or saved.get('text_cols'), label_col or saved.get('label_col') or 'label'
         found = file_texts(file, *cols, each)

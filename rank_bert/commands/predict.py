@@ -50,13 +50,15 @@ def evaluate_head(folder, rows, bs, dense=None): # scores, and the texts; None w
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
+    from rank_bert.models.spans import check_kinds
     from rank_bert.train.scores import entity_scores, ranking_scores
     from rank_bert.data.tables import read_tags
     if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
     opened = lambda o: Predictor(o) if is_exported(o) else in_pytorch(o, rows.max_length)
     if head_of(folder) == 'token_classification':
-        words, tags = read_tags(rows.data)
-        return entity_scores(tags, opened(folder).tag(words, bs=bs)), [' '.join(o) for o in words]
+        (words, tags), p = read_tags(rows.data), opened(folder)
+        check_kinds(tags, p.labels, rows.data)
+        return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
     (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
     queries = [o[0] for o in texts]
     if isinstance(texts[0], str) or len({*queries}) == len(texts): return None
@@ -220,11 +222,11 @@ def predict(
     if not texts and not rows.data:
         raise ValueError(f'no text to predict: pass one or more, or - to read them from stdin, or {option("data")}')
     if texts and rows.data: raise ValueError(f'pass texts or {option("data")}, not both')
-    if file := next((o for o in texts if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
+    if file := next((o for o in check_texts(texts) if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
         raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
     n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
-    if texts: items = text_items(read_texts(check_texts(texts)), n)
+    if texts: items = text_items(read_texts(texts), n)
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
         saved = saved_settings(folder)

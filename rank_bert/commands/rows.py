@@ -12,10 +12,10 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from ..checks import check_count, check_each, check_fields, check_text
+from ..checks import check_count, check_each, check_fields, check_text, default_length
 from .shell import check_source, label_names, labels_of
 from ..data.facts import glue_task
-from ..io import digest
+from ..io import digest, expanded, json_object
 from ..models.folder import check_length, model_config, saved_settings
 from ..settings import Rows, option
 
@@ -103,10 +103,13 @@ def longest_input(
     rows:Rows, # With `max_length`, if you name one
     folder:str, # Folder of a saved model
     own:int=None, # What the model itself says, as those of sentence-transformers do
-)->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
+)->int: # In tokens: what you name, what the model says or was fine-tuned on, or `default_length`
     "Choose how many tokens of a text a model reads; raise `ValueError` if it has no positions for what you name."
     f, saved = Path(folder)/'results.json', saved_settings(folder).get('max_length')
-    length = rows.max_length or own or saved and check_count(saved, f'max_length in {f}') or 128
+    length = rows.max_length or own or saved and check_count(saved, f'max_length in {f}')
+    if not length:
+        tok = expanded(rows.tokenizer or folder)/'tokenizer_config.json'
+        length = default_length(json_object(tok).get('model_max_length') if tok.is_file() else None)
     return check_length(model_config(folder), length, rows.max_length and option('max_length'))
 
 # %% ../../nbs/commands/rows.ipynb #e5de376d

@@ -379,7 +379,7 @@ def run_line(
     "Run a command line in this process."
     from unittest.mock import patch
     name, *args = shlex.split(line)
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    out, err = io.StringIO(), io.StringIO()
     with tempfile.TemporaryDirectory() as d:
         path = Path(d)/name
         path.write_text(f"import sys\nfrom {module} import {name.removeprefix('rank-bert-')} as f\n"

@@ -55,7 +55,7 @@ def fit_aloud(
 @command(pos=['task'])
 def finetune(
     rows:Rows.exclude('texts', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
-                  max_length='Longest input in tokens')=Rows(max_length=128),
+                  max_length='Longest input in tokens (default: 128, or what the tokenizer reads)')=Rows(),
     fit:Fit=Fit(),
     model:text_as('NAME|FOLDER')='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model
     words:text_as('LIMIT')=None, # Words to keep of the vocabulary: coverage=1 for those of the training rows, keep=16384, ...
@@ -88,7 +88,7 @@ def finetune(
         f'validation rows; weights: {origin}')
     fit_aloud(learn, epochs, lr, *cbs)
     if not is_first(): return # of several processes, see `over_devices`
-    settings |= dict(rows_record(learn, chosen), model=model, rows=n, epochs=epochs, lr=lr)
+    settings |= dict(rows_record(learn, chosen), max_length=dls.max_length, model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
     if words: results |= dict(words=asdict(learn.model.compression.words))

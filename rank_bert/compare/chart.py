@@ -20,7 +20,9 @@ from ..shrink.decompose import DECOMPOSITIONS
 # %% ../../nbs/compare/chart.ipynb #7de95645
 Style = namedtuple('Style', 'colour dash marker width')
 _COLOURS = '#e07b39 #2f7de0 #2a9d78 #b65fc4 #c9a227 #d6526b'.split()
-_GREYS, _DASHES, _MARKERS = '#858d9c #a7aebb'.split(), ['solid', 'dashed', 'dotted', 'dashdot'], 'sD^vPX'
+_GREYS = '#858d9c #a7aebb'.split()
+_DASHES = ['solid', 'dashed', 'dotted', 'dashdot']
+_MARKERS = 'sD^vPX'
 
 def is_baseline(
     recipe:str, # Of a run
@@ -36,19 +38,23 @@ def series_styles(summary:pd.DataFrame)->dict: # (recipe, allocator) to `Style`,
                    key=lambda o: ('+refit' in o[0], o))
     grey = [p for p in pairs if is_baseline(p[0])]
     loud = [p for p in pairs if p not in grey] or grey # without any other, baselines get the colours
-    style = lambda i, colours, width: Style(colours[i % len(colours)], _DASHES[i % 4], _MARKERS[i % 6], width)
+    def style(i, colours, width):
+        return Style(colours[i % len(colours)], _DASHES[i % 4], _MARKERS[i % 6], width)
     res = {p: style(i, _GREYS, 1.3) for i, p in enumerate(grey)}
     return res | {p: Style(_COLOURS[i % 6], 'solid', 'o', 2.8 if p == loud[-1] else 1.9) for i, p in enumerate(loud)}
 
 # %% ../../nbs/compare/chart.ipynb #fe07ceab
 def _is_log(summary): return summary.kept.min() < .1
 
-def _scale_kept(ax, summary, apart=.085):
+def _scale_kept(ax, summary):
     "Scale the axis up to 100 %, with ticks at the budgets, and in logarithms if some models keep little."
-    log, most, ticks = _is_log(summary), max(1, summary.kept.max()), [1.]
+    log = _is_log(summary)
+    most = max(1, summary.kept.max())
+    ticks = [1.]
     at = (lambda b: np.log(b)/-np.log(min(summary.budget))) if log else (lambda b: b)
     for b in sorted(set(summary.budget) - {1.}, reverse=True):
-        if at(ticks[-1]) - at(b) >= apart: ticks.append(b)
+        if at(ticks[-1]) - at(b) >= .085:
+            ticks.append(b)
     if log: ax.set_xscale('log')
     ax.set_xlim(*((.8*summary.kept.min(), 1.15*most) if log else (0, most + .03)))
     ax.set_xticks(ticks, [f'{100*o:g} %' for o in ticks])
@@ -60,24 +66,28 @@ def _draw_series(ax, summary, styles, y, low, high):
     "Draw a line for each recipe, with a bar from `low` to `high` at each budget."
     shown = {p: g for p in styles if len(g := summary[(summary.recipe == p[0]) & (summary.allocator == p[1])])}
     for i, (pair, g) in enumerate(shown.items()):
-        g, s = g.sort_values('kept'), styles[pair]
+        g = g.sort_values('kept')
+        s = styles[pair]
         at = i - (len(shown) - 1)/2 # beside the points of the other series
         x = g.kept*1.06**at if _is_log(g) else g.kept + .01*at
         ax.plot(x, y(g), ls=s.dash, marker=s.marker, color=s.colour, lw=s.width, ms=3.5 + s.width, zorder=3 + i,
                 label=f'{pair[0]}, {pair[1]}')
-        if (g.seeds > 1).any(): ax.vlines(x, low(g), high(g), color=s.colour, lw=1.5 + s.width, alpha=.45, zorder=3 + i)
+        if (g.seeds > 1).any():
+            ax.vlines(x, low(g), high(g), color=s.colour, lw=1.5 + s.width, alpha=.45, zorder=3 + i)
 
 # %% ../../nbs/compare/chart.ipynb #aaf24f6a
 def score_baseline(
     g:pd.DataFrame, # Rows of one task, of a summary or of the runs
 )->tuple: # The score, and what to call it
     "Find the score that a useful model must beat."
-    if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')): return 0., 'no correlation'
+    if str(g.metric.iloc[0]).startswith(('pearson', 'spearman')):
+        return 0., 'no correlation'
     return g.majority_baseline.max(), 'the majority baseline'
 
 def baseline_is_near(summary:pd.DataFrame)->bool:
     "Tell whether the line of the baseline would be within or close to the scores of one task and model."
-    low, high = summary.score.min(), summary.score.max()
+    low = summary.score.min()
+    high = summary.score.max()
     return score_baseline(summary)[0] > low - max(0.5*(high - low), 0.02)
 
 # %% ../../nbs/compare/chart.ipynb #956f1af6
@@ -93,9 +103,11 @@ def plot_scores(
                  lambda g: g.score + g.change_sd)
     for d in summary[summary.recipe == 'dense'].itertuples():
         ax.axhline(d.score, ls='--', lw=1.4, color=ink, label='dense')
-        if d.seeds > 1: ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.1, lw=0)
+        if d.seeds > 1:
+            ax.axhspan(d.score - d.sd, d.score + d.sd, color=ink, alpha=0.1, lw=0)
     baseline, name = score_baseline(summary)
-    if baseline_is_near(summary): ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
+    if baseline_is_near(summary):
+        ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
     low, high = ax.get_ylim()
     ax.set_ylim(top=min(high, 1 + .03*(1 - low))) # no score is above 1
     ax.set_ylabel(str(summary.metric.iloc[0]).replace('_', ' '), parse_math=False)
@@ -125,7 +137,8 @@ def plot_divergence(
 ): # Matplotlib axes
     "Draw the divergence from the dense model by the fraction kept."
     ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
-    above = lambda c: lambda g: g[c].clip(lower=FLOOR)
+    def above(c):
+        return lambda g: g[c].clip(lower=FLOOR)
     _draw_series(ax, summary[summary.divergence.notna()], styles or series_styles(summary), above('divergence'),
                  above('divergence_low'), above('divergence_high'))
     ax.set_yscale('log')
@@ -163,6 +176,7 @@ def svg_element(
         out = io.StringIO()
         fig.savefig(out, format='svg', transparent=True, metadata=dict(Date=None, Creator=None, Format=None, Type=None))
     svg = out.getvalue()[out.getvalue().index('<svg'):]
-    for old, new in _SVG_CHANGES: svg = re.sub(old, new, svg, flags=re.S)
+    for old, new in _SVG_CHANGES:
+        svg = re.sub(old, new, svg, flags=re.S)
     svg = H.Safe(svg.replace(INK, 'var(--soft)').replace(_GRID, 'var(--line)'))
     return H.Div(svg, role='img', aria_label=label)

@@ -161,7 +161,7 @@ def prepare(self:EmbeddingSweep, run, tick):
 def _scores(self:EmbeddingSweep, run, job, result):
     "Compare the embeddings of a run's model with those of the dense one."
     _, texts, rows = self.texts(run.seed)
-    expected = job.cached('embeddings', None, lambda: encode_texts(job.dense, texts))
+    expected = job.cache.find('embeddings', None, lambda: encode_texts(job.dense, texts))
     z, out = expected, result and result.exported
     if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
     elif result: z = encode_texts(result.model, texts)
@@ -173,7 +173,7 @@ def _scores(self:EmbeddingSweep, run, job, result):
         metrics['spearman'] = float(spearmanr(row.pairwise(a, b), rows[self.score_col]).statistic)
     if task := self.search:
         both = lambda m: [encode_search(m, task, o) for o in ('query', 'document')]
-        _, index = found = job.cached('search', None, lambda: both(job.dense))
+        _, index = found = job.cache.find('search', None, lambda: both(job.dense))
         if result: found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
         old = search_scores(found[0], index, task, row.name).add_suffix(', old index')
         metrics |= {**search_scores(*found, task, row.name).mean(), **old.mean()}

@@ -33,7 +33,8 @@ def _best_lossless(small):
     "Find the best of the smallest models without a loss that counts."
     good = small[lossless(small)]
     good = good[good.budget == good.budget.min()]
-    if len(good): return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
+    if len(good):
+        return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
 
 def _way(r, several):
     "Describe the recipe of a row in words, with the allocator if there are `several`."
@@ -44,7 +45,8 @@ def _against_baselines(small, best):
     "Compare the winner `best` with the baselines, if it is not one."
     base = small[small.recipe.map(is_baseline)]
     if is_baseline(best.recipe) or not len(base): return ''
-    reach, here = _best_lossless(base), base[(base.budget == best.budget) & (base.divergence > 0)]
+    reach = _best_lossless(base)
+    here = base[(base.budget == best.budget) & (base.divergence > 0)]
     text = ' Of the baselines, none gets there at any budget' if reach is None else (
         f' The best baseline, {reach.recipe}, gets to {100*reach.budget:g} %')
     if len(here) and best.divergence > 0:
@@ -63,17 +65,22 @@ def _beats(mean, sd, baseline):
 def _kept_of_embeddings(small):
     "Say what the best recipe keeps of the embeddings at each budget."
     order = dict(by=['budget', 'score'], ascending=False, kind='stable')
-    best = lambda g: g.sort_values(**order).groupby('budget', sort=False).head(1)
-    listed = lambda texts: ', '.join(texts[:-2] + [' and '.join(texts[-2:])])
-    share = lambda x: f'{100*x:.0f} %'
-    size = lambda r: f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
-    top, base = [*best(small).itertuples()], small[small.recipe.map(is_baseline)]
+    def best(g):
+        return g.sort_values(**order).groupby('budget', sort=False).head(1)
+    def listed(texts):
+        return ', '.join(texts[:-2] + [' and '.join(texts[-2:])])
+    def share(x): return f'{100*x:.0f} %'
+    def size(r):
+        return f'{100*r.budget:g} %' if r.budget < 1 else percent_text(r.kept)
+    top = [*best(small).itertuples()]
+    base = small[small.recipe.map(is_baseline)]
     several = small.groupby('recipe').allocator.nunique().max() > 1
     stay = [f'{share(r.score)} at {size(r)}' for r in top]
     stay[0] = stay[0].replace(' at ', ' stay at ') + ' of the linear weights'
     answer = f"Of a text's ten nearest neighbours {listed(stay)}."
     ways = {}
-    for r in top: ways.setdefault(_way(r, several), []).append(size(r))
+    for r in top:
+        ways.setdefault(_way(r, several), []).append(size(r))
     text = f"That is with {next(iter(ways))}" if len(ways) == 1 else \
         f"The best way is {listed([f'{w} at {listed(at)}' for w, at in ways.items()])}"
     cosine = small.metric.iloc[0] == 'neighbours'
@@ -90,14 +97,17 @@ def finding(
     "Say how far one model can shrink."
     dense, small = (summary[(summary.recipe == 'dense') == o] for o in (True, False))
     if not len(dense): return 'We do not know: the dense model was not measured.', ''
-    d, (baseline, what) = dense.iloc[0], score_baseline(dense)
-    metric, small = str(d.metric).replace('_', ' '), small[small.kept < d.kept]
+    d = dense.iloc[0]
+    baseline, what = score_baseline(dense)
+    metric = str(d.metric).replace('_', ' ')
+    small = small[small.kept < d.kept]
     told = f'The dense model has {metric} {_score_text(d.score, d.sd)}.'
     if not len(small): return 'We do not know: no smaller model was measured.', told
     if of_embeddings(summary): return _kept_of_embeddings(small)
     if not _beats(d.score, d.sd, baseline):
         return 'There is nothing to lose.', f'{told} That is hardly better than {what} ({baseline:.3f}).'
-    best, several = _best_lossless(small), small.allocator.nunique() > 1
+    best = _best_lossless(small)
+    several = small.allocator.nunique() > 1
     if best is None:
         best = small.sort_values('score', na_position='first').iloc[-1]
         return ('Not at all without a loss.', f'{told} The best of the compressed models keeps {100*best.budget:g} % '
@@ -132,7 +142,9 @@ def cautions(
     others:int=0, # Finished runs in the folder that the table leaves out
 )->list: # Sentences
     "List what limits the numbers of a sweep."
-    res, done, names = [], df[df.status == 'done'], short_names(df.model)
+    res = []
+    done = df[df.status == 'done']
+    names = short_names(df.model)
     for model, g in done.groupby('model'):
         if g.weights_from.astype(str).str.contains('random').any():
             res.append(f'The weights of {names[model]} started as random numbers, not as pretrained ones: its scores '
@@ -145,14 +157,17 @@ def cautions(
     if len(done) and done.groupby(['task', 'model']).seed.nunique().min() < 2:
         res.append('You ran one seed only: you see no spread, and a difference of a point or two may be luck.')
     timed = done[done.latency_ms > 0]
-    if len(busy := timed.latency_load[timed.latency_load > BUSY]):
+    busy = timed.latency_load[timed.latency_load > BUSY]
+    if len(busy):
         used = f'{busy.min():.1f} to {busy.max():.1f}' if busy.max() > busy.min() + .05 else f'{busy.max():.1f}'
         res.append(f'{len(busy)} of {len(timed)} latencies were measured while other processes kept {used} CPUs busy: '
                    'compare models that took turns, by their speedup, or measure again on an idle machine.')
-    if n := int(done.score.isna().sum()):
+    n = int(done.score.isna().sum())
+    if n:
         res.append(f'The score of {n} of {len(done)} runs is undefined, such as the correlation of constant '
                    'predictions: no mean counts it, and no plot shows it.')
-    if n := int((df.status == 'failed').sum()):
+    n = int((df.status == 'failed').sum())
+    if n:
         res.append(f'{n} of {len(df)} runs failed: you find them below, with what to do.')
     if others:
         res.append(f'{others} of the finished runs in this folder are left out: they have other settings, or ended '

@@ -38,7 +38,7 @@ class SweepJob(Job):
             try:
                 res = Calibration.load(self.kept).to(Encoder(self.dense).base.device)
                 res.check(self.dense)
-                self.cache_hits.append('calibration on disk')
+                self.cache.hits.append('calibration on disk')
                 return res
             except FileNotFoundError: pass
             except ValueError as e: warnings.warn(f'{self.kept} is no use ({e}): we calibrate again')
@@ -57,6 +57,6 @@ def __call__(self:SweepJob,
     config = replace(self.config, allocator=how)
     if config.limit in (None, 'budget') or not any(p.shrinks for p in parts): # else all that shrink share the limit
         config = replace(config, budget=run.budget, max_loss_increase=None, max_changed=None)
-    self.cache_hits.clear()
+    self.cache.hits.clear()
     self.check(parts, config)
     return (search if config.limit == 'max_changed' else run_recipe)(self, parts, config)

@@ -42,9 +42,11 @@ def read_sweep(
     if not f.is_file():
         raise FileNotFoundError(f'{store.folder} has no results.csv: it is not the folder of a sweep, or of one that '
                                 'was stopped before it wrote any (start it again)')
-    try: names = [*pd.read_csv(f, usecols=['run'], dtype=str).run]
+    try:
+        names = [*pd.read_csv(f, usecols=['run'], dtype=str).run]
     except ValueError as e: raise ValueError(f'{f} is cut short or damaged ({e}): {_RESTART}') from None
-    if odd := [o for o in names if not Store.is_run_file(o) or not (store.folder/'runs'/o).exists()]:
+    odd = [o for o in names if not Store.is_run_file(o) or not (store.folder/'runs'/o).exists()]
+    if odd:
         raise ValueError(f'{f} is cut short or damaged, or there is no run {odd[0]} beside it: {_RESTART}')
     records = {o: r for o in names if (r := read_record(store.folder/'runs'/o))}
     if not records: raise ValueError(f'{f} has no runs')
@@ -72,7 +74,9 @@ def heat_map(
     "Build the heat map of one rank table, with a tooltip for each layer."
     roles = [o for o in t.role.cat.categories if o in set(t.role)]
     def cell(r):
-        over, text, tip = r.over > 0, 'dense', 'dense'
+        over = r.over > 0
+        text = 'dense'
+        tip = 'dense'
         if r.dense < 1:
             text = f"{r['rank']:.0f}" + ('*' if r.dense else '') + ('↑' if over else '')
             tip = f"rank {r['rank']:.4g} of {r.full:.0f}, break-even {r.break_even:.4g}"
@@ -80,7 +84,8 @@ def heat_map(
         return H.Td(text, cls='over' if over else None, style=f"--s:{r['rank']/r.full:.3f}",
                     title=f'layer {r.layer}, {r.role}: {tip}')
     cells = {(r.layer, r.role): cell(r) for _, r in t.iterrows()}
-    row = lambda l: H.Tr(H.Th(l, scope='row'), *(cells.get((l, o), H.Td()) for o in roles))
+    def row(l):
+        return H.Tr(H.Th(l, scope='row'), *(cells.get((l, o), H.Td()) for o in roles))
     head = H.Tr(H.Th('layer'), *(H.Th(o.replace('_', ' '), scope='col') for o in roles))
     return H.Figure(H.Figcaption(*title), H.Table(H.Thead(head), H.Tbody(*map(row, sorted(set(t.layer))))), cls='heat')
 
@@ -96,9 +101,11 @@ def sortable(
     "Build a table that you sort by a click on a heading, without the task or model if there is only one."
     df = df.drop(columns=[c for c in ('task', 'model') if df[c].nunique() == 1])
     def cell(c, v):
-        if isinstance(v, str): return H.Td(_model_name(v, names) if c == 'model' else v, data_v=v)
+        if isinstance(v, str):
+            return H.Td(_model_name(v, names) if c == 'model' else v, data_v=v)
         return H.Td(cell_text(c, v), cls='n', data_v='' if pd.isna(v) else f'{float(v):.10g}')
-    kind = lambda c: 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
+    def kind(c):
+        return 'n' if pd.api.types.is_numeric_dtype(df[c]) else ''
     head = (H.Th(H.Button(heading(c)), scope='col', cls=kind(c)) for c in df)
     body = (H.Tr(*map(cell, df, r)) for r in df.itertuples(index=False))
     wide = ' wide' if len(df.columns) > 9 else ''
@@ -117,19 +124,22 @@ _NEIGHBOURS = ("The score is the share of a text's ten nearest neighbours that s
                'product or distance, the mean squared error as a share of the mean squared length.')
 
 def _soft(text): return H.Span(text, cls='soft')
-def _panel_title(task, model, names): return f'{task} ', _soft('·'), ' ', _model_name(model, names)
+def _panel_title(task, model, names):
+    return f'{task} ', _soft('·'), ' ', _model_name(model, names)
 
 # %% ../../nbs/compare/report.ipynb #415defd5
 def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
     "Build the panels of score and divergence, with one legend, and say how we judge noise."
     styles, groups = series_styles(summary), list(summary.groupby(['task', 'model'], sort=False))
     near = dict.fromkeys(score_baseline(g)[1] for _, g in groups if baseline_is_near(g))
-    line = lambda s: f'border-top: {s.width + .7:g}px {s.dash.replace("dashdot", "dashed")} {s.colour}'
+    def line(s): return f'border-top: {s.width + .7:g}px {s.dash.replace("dashdot", "dashed")} {s.colour}'
     key = [H.Span(H.I(style=line(s)), f'{m}, {a}') for (m, a), s in styles.items()]
     key += [H.Span(H.I(cls='dash'), 'dense'), *[H.Span(H.I(cls='dot'), ', or '.join(near))]*bool(near)]
     def panel(task, model, g):
         answer, rest = finding(g)
-        metric, of, angles = str(g.metric.iloc[0]).replace('_', ' '), f'{model} on {task}', of_embeddings(g)
+        metric = str(g.metric.iloc[0]).replace('_', ' ')
+        of = f'{model} on {task}'
+        angles = of_embeddings(g)
         plots = [(f'{metric[:1].upper()}{metric[1:]}', 'share of the ten nearest that stay' if angles else '',
                   f'score of {of} by fraction kept', lambda ax: plot_scores(g, ax, styles, INK))]
         if g.divergence.notna().any():
@@ -151,10 +161,12 @@ def methods_section(recipes:list)->tuple: # Elements; none if this process knows
     "Say what the recipes do, in a sentence for each part."
     rows = []
     for recipe in dict.fromkeys(recipes):
-        try: parts = [find_part(k) for p in parse(recipe) for k in p.chooses or (p.name,)]
+        try:
+            parts = [find_part(k) for p in parse(recipe) for k in p.chooses or (p.name,)]
         except ValueError: continue
         about = [getattr(DECOMPOSITIONS.get(p.name), '__doc__', None) or p.does or '' for p in parts]
-        if text := ' '.join(about).replace('`w`', 'the weights').strip(): rows += [H.Dt(recipe), H.Dd(text)]
+        text = ' '.join(about).replace('`w`', 'the weights').strip()
+        if text: rows += [H.Dt(recipe), H.Dd(text)]
     return (H.H2('Recipes'), H.Dl(*rows)) if rows else ()
 
 # %% ../../nbs/compare/report.ipynb #repprom2
@@ -182,7 +194,7 @@ def ranks_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     mapped = [k for k, r in records.items() if 'map' in r]
     small = df[(df.status == 'done') & (df.recipe != 'dense') & df.run.isin(mapped)]
     for (task, model, recipe, allocator), g in small.groupby(GROUP[:-1], sort=False):
-        title = lambda b, h: (f'budget {b:g} ', _soft(f'({percent_text(h.kept.mean())} kept)'))
+        def title(b, h): return (f'budget {b:g} ', _soft(f'({percent_text(h.kept.mean())} kept)'))
         maps = [heat_map(rank_table([records[o] for o in h.run]), title(b, h))
                 for b, h in sorted(g.groupby('budget'), key=lambda o: -o[0])]
         what = H.Summary(*_panel_title(task, model, names), ' ', _soft('·'), f' {recipe}, {allocator}')
@@ -239,8 +251,10 @@ def failed_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     "List the runs that failed, by recipe and error, and what to do."
     failed = df[df.status == 'failed']
     if not len(failed): return ()
-    lines = lambda run: records.get(run, {}).get('traceback', [])
-    code = lambda run: next((o for o in reversed(lines(run)) if o.startswith('File ')), '')
+    def lines(run):
+        return records.get(run, {}).get('traceback', [])
+    def code(run):
+        return next((o for o in reversed(lines(run)) if o.startswith('File ')), '')
     t = failed.assign(where=failed.run.map(code)).fillna(dict(error=''))
     t = t.groupby(['task', 'model', 'recipe', 'error', 'where'], sort=False).size().rename('runs').reset_index()
     return H.H2('Failed runs'), H.P(_AGAIN, cls='soft'), sortable(t, names)
@@ -250,25 +264,30 @@ _FILES = 'summary.csv', 'summary.md', 'summary.tex'
 
 def write_tables(folder:str|Path, summary:pd.DataFrame):
     "Write a summary as CSV, Markdown and LaTeX, for the package booktabs."
-    t, names = summary_table(summary), short_names(summary.model)
+    t = summary_table(summary)
+    names = short_names(summary.model)
     text = pd.DataFrame({heading(c): [cell_text(c, names.get(v, v)) for v in t[c]] for c in t}, dtype=str)
-    row = lambda cells: '| ' + ' | '.join(' '.join(o.replace('|', r'\|').split()) for o in cells) + ' |\n'
+    def row(cells):
+        return '| ' + ' | '.join(' '.join(o.replace('|', r'\|').split()) for o in cells) + ' |\n'
     markdown = ''.join(map(row, [text.columns, ['---']*text.shape[1], *text.to_numpy()]))
     latex = text.style.format(escape='latex').format_index(escape='latex', axis=1).hide().to_latex(hrules=True)
     for file, to in zip(_FILES, (summary.to_csv(index=False), markdown, latex)):
-        with new_file(Store(folder).folder/file) as tmp: tmp.write_text(to, encoding='utf-8')
+        with new_file(Store(folder).folder/file) as tmp:
+            tmp.write_text(to, encoding='utf-8')
 
 # %% ../../nbs/compare/report.ipynb #161fe9ac
 def settings_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     "List the origin of the weights, the settings, those of compression from the runs that have them, and the machine."
     def distinct(values):
-        show = lambda v: '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)
+        def show(v):
+            return '–' if v is None or v == '' else f'{v:g}' if isinstance(v, float) else str(v)
         shown = list(dict.fromkeys(map(show, values)))
         return ', '.join(shown[:8]) + (' ...' if len(shown) > 8 else '')
     origin = [o for m, g in df.groupby('model').weights_from
               for o in (H.Dt(_model_name(m, names)), H.Dd(distinct(g.dropna().unique())))]
     first = H.H2('Where the weights came from'), H.Dl(*origin)
-    settings, done = [r['settings'] for r in records.values()], [r for r in records.values() if r['status'] == 'done']
+    settings = [r['settings'] for r in records.values()]
+    done = [r for r in records.values() if r['status'] == 'done']
     shown_elsewhere = ('files', 'task', 'model', 'recipe', 'allocator', 'budget', 'seed')
     keys = dict.fromkeys(k for o in settings for k in o if k not in shown_elsewhere)
     rows = {k.replace('_', ' '): distinct(o[k] for o in settings if k in o) for k in keys}
@@ -286,12 +305,17 @@ def report(
 )->Path: # `report.html` in that folder
     "Write a web page about a sweep, and its table as CSV, Markdown and LaTeX."
     df, records = read_sweep(folder)
-    store, summary = Store(folder), summarize_tested(df, sweep_outputs(folder, df))
-    notes, names = cautions(df, records, len(store.left_out(df.run))), short_names(df.model)
+    store = Store(folder)
+    summary = summarize_tested(df, sweep_outputs(folder, df))
+    notes = cautions(df, records, len(store.left_out(df.run)))
+    names = short_names(df.model)
     question = 'How far can these encoders shrink?'
     if len(df[['task', 'model']].drop_duplicates()) == 1:
         question = f'How far can {names[df.model[0]]} shrink on {df.task[0]}?'
-    title, answers, scores, numbers = title or question, (), (), ()
+    title = title or question
+    answers = ()
+    scores = ()
+    numbers = ()
     if len(summary):
         found = [(o, *finding(g)) for o, g in summary.groupby(['task', 'model'], sort=False)]
         lines = (H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found)
@@ -311,5 +335,6 @@ def report(
     foot = f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'
     page = html_page(title, H.Header(H.H1(title), *answers), warn, *scores, about, *numbers,
                      *failed_section(df, records, names), *settings_section(df, records, names), H.Footer(foot))
-    with new_file(store.folder/'report.html') as tmp: tmp.write_text(page, encoding='utf-8')
+    with new_file(store.folder/'report.html') as tmp:
+        tmp.write_text(page, encoding='utf-8')
     return store.folder/'report.html'

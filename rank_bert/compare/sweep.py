@@ -47,7 +47,7 @@ _NOT_OF_RUNS = 'budget speedup speed_engine speed_batch allocator seed'.split() 
 
 class Sweep(Runner):
     "Compare tasks x models x recipes x budgets x seeds, and keep each finished run in a folder."
-    _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'longest' # how texts to learn from are chosen
+    _task_name, drawn = staticmethod(lambda o: glue_task(o).name), 'half long' # how texts to learn from are chosen
     _labels = True # are there rows with labels to train on?
     @flatten
     def __init__(self,
@@ -189,7 +189,7 @@ def _scores(self:Sweep, run, job, result):
         (a, kind), (b, _) = outputs_on(job.dense, valid), outputs_on(result.model, small.dls.valid, valid)
         return res | dict(divergence=max(0., KINDS[kind].divergence(a.double(), b.double()).mean().item()))
     if result:
-        expected = job.cached('predictions', None, lambda: list(predictions([job.dense], valid)))
+        expected = job.cache.find('predictions', None, lambda: list(predictions([job.dense], valid)))
         pairs = zip(expected, predictions([result.model], valid), strict=True)
         far = mean_divergence((a, b, kind, mask) for ((a,), kind, mask), ((b,), *_) in pairs)
         return res | dict(divergence=max(0., far))
@@ -213,7 +213,7 @@ def _result(self:Sweep, run, job, about):
         bytes=sum(o.numel()*o.element_size() for o in model.parameters()), map=ranks, architecture=architecture(model),
         flops_per_token=flops_per_token(model, length), latency_ms=None) # until `finish`
     res |= self._scores(run, job, result)
-    if result: res['reused'] = job.cache_hits
+    if result: res['reused'] = job.cache.hits
     if out := result and result.exported:
         res['bytes'] = out.bytes
         res['architecture']['engine'] = [out.engine, out.precision]

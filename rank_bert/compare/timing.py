@@ -38,7 +38,8 @@ def _random_like(architecture):
     "Build a model of an architecture."
     from rank_bert.lowrank.hf import RankPlanConfig, RankPlanQuantizer # takes seconds to import
     config = check_settings(dict(architecture), 'the architecture in a record')
-    plan, _ = config.pop('quantization_config', None), config.pop('engine', None)
+    plan = config.pop('quantization_config', None)
+    config.pop('engine', None)
     kind = AutoModel if config.pop('embeds', False) else AutoModelForSequenceClassification
     hf = kind.from_config(AutoConfig.for_model(**config)).eval()
     if plan: RankPlanQuantizer(RankPlanConfig(**plan))._process_model_before_weight_loading(hf)
@@ -48,17 +49,20 @@ def _random_like(architecture):
 # %% ../../nbs/compare/timing.ipynb #tim00010
 def busy_elsewhere()->float: # Seconds
     "Count the seconds that all CPUs have worked for other processes; None if the system does not tell."
-    if not (f := Path('/proc/stat')).is_file(): return None
+    f = Path('/proc/stat')
+    if not f.is_file(): return None
     user, nice, system, idle, wait, *rest = map(int, f.read_text().split('\n')[0].split()[1:9])
     return (user + nice + system + sum(rest))/os.sysconf('SC_CLK_TCK') - time.process_time()
 
 # %% ../../nbs/compare/timing.ipynb #tim00013
 def _forward_pass(architecture, batch, length, device):
     "Make a function that runs random token ids through a model of an architecture, in its engine."
-    hf, engine = _random_like(architecture), architecture.get('engine')
+    hf = _random_like(architecture)
+    engine = architecture.get('engine')
     graph = TextGraph(hf)
     x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(batch, length).items()}
-    if not engine: return partial(hf.to(device), **{k: v.to(device) for k, v in x.items()})
+    if not engine:
+        return partial(hf.to(device), **{k: v.to(device) for k, v in x.items()})
     return partial(in_engine(partial(to_onnx, graph), graph.outputs[0], *engine), {k: v.numpy() for k, v in x.items()})
 
 # %% ../../nbs/compare/timing.ipynb #612acb81
@@ -71,7 +75,8 @@ def time_models(
     progress:bool=False, # Show a progress bar?
 )->dict: # Name -> fields of a record; without those that do not start
     "Measure the latency of models in turns."
-    device, state = 'cuda' if torch.cuda.is_available() else 'cpu', torch.get_rng_state()
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    state = torch.get_rng_state()
     passes = {}
     for name, o in architectures.items():
         try: passes[name] = _forward_pass(o, batch, length, device)
@@ -80,7 +85,8 @@ def time_models(
             engine = '-'.join(o.get('engine') or ['PyTorch'])
             warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     torch.set_rng_state(state)
-    busy, start = busy_elsewhere(), time.perf_counter()
+    busy = busy_elsewhere()
+    start = time.perf_counter()
     times = in_turns({k: partial(timed_call, f) for k, f in passes.items()}, repeats, 2, progress)
     load = None if busy is None else max(0., (busy_elsewhere() - busy)/(time.perf_counter() - start))
     low, median, high = np.quantile(1000*np.array(list(times.values())), (.25, .5, .75), axis=1)

@@ -43,12 +43,25 @@ def is_unnamed(names)->bool: # Are they LABEL_0, LABEL_1 and so on?
     "Tell whether nobody named the labels of a model."
     return all(re.fullmatch(r'label_\d+', str(o), re.IGNORECASE) for o in names)
 
-def match_labels(names, labels)->list: # The place of each label among `names`; None for one that is not there
-    "Find labels of data among those of a model: by name, whatever its capitals, and `LABEL_1` by 1."
+def match_labels(
+    names, # Of the labels of a model, in its order
+    labels, # Of the data
+    warn:bool=False, # Say so if they are numbers of labels that have names?
+)->list: # The place of each label among `names`; None for one that is not there
+    "Find labels of data among those of a model: by name, whatever its capitals; where none is a name, by their numbers."
     def key(o):
         return re.sub(r'^label_(?=\d+$)', '', class_name(o).casefold())
-    ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
-    return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
+    labels = list(labels)
+    def find(names):
+        ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
+        return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
+    found = find(names)
+    numbers = find(range(len(names)))
+    if any(o is not None for o in found) or None in numbers: return found
+    if warn and numbers:
+        each = ', '.join(f'{i} for {names[i]!r}' for i in sorted({*numbers}))
+        warnings.warn(f"the labels are numbers, and the model's have names: we take {each}")
+    return numbers
 
 # %% ../../nbs/data/labels.ipynb #57ae3ddb
 def read_score(
@@ -114,6 +127,7 @@ class Labels:
         self.columns = isinstance(label_col, (list, tuple))
         labels = self.read(train)
         self.several = not regression and is_multi_label(labels)
+        self.told = False
         own = label_col if self.columns else train.attrs.get('classes', {}).get(label_col)
         if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)):
             vocab = own
@@ -156,6 +170,12 @@ def read(self:Labels, table, split='train'):
 
 # %% ../../nbs/data/labels.ipynb #5e9a3c11
 @patch
+def match(self:Labels, labels):
+    "Find labels among those that are known, and say once if they are numbers."
+    warn, self.told = not self.told, True
+    return match_labels(self.vocab, labels, warn)
+
+@patch
 def encode(self:Labels, table, split='train'):
     "Turn the labels of a split into int64 classes, float32 scores or rows of 0 and 1; None where it has no labels."
     labels = self.read(table, split)
@@ -165,7 +185,7 @@ def encode(self:Labels, table, split='train'):
         if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels):
             return None
         _check_given(labels, place)
-        res = [*map(read_score, labels)] if self.vocab is None else match_labels(self.vocab, labels)
+        res = [*map(read_score, labels)] if self.vocab is None else self.match(labels)
         if None in res:
             i = res.index(None)
             want = f'one of {known}{self.known}' if known else 'a finite number'
@@ -176,7 +196,7 @@ def encode(self:Labels, table, split='train'):
         labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
     res = np.zeros((len(labels), len(self.vocab)), np.float32)
     each = [(i, o) for i, row in enumerate(labels) for o in row]
-    for (i, o), k in zip(each, match_labels(self.vocab, (o for _, o in each))):
+    for (i, o), k in zip(each, self.match(o for _, o in each)):
         if k is None: raise ValueError(f'{place(i)} has {class_name(o)!r}, which is not one of {known}')
         res[i, k] = 1
     return res

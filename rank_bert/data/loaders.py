@@ -19,7 +19,7 @@ from fastcore.basics import listify, patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase
-from ..checks import check_count
+from ..checks import check_count, default_length
 from .labels import Labels
 from .tables import (check_text_cols, draw_rows, find_text_cols, name_first, read_data, row_place,
                                    split_data, table_column)
@@ -188,7 +188,7 @@ def text_dls(
     label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1
     valid=None, # Split name(s), other data, or the fraction to set aside; None for a validation split, else a fifth
     bs:int=32, # Batch size
-    max_length:int=128, # Most tokens of a text (or pair), special ones included
+    max_length:int=None, # Most tokens of a text (or pair), special ones included; default: 128, or what the tokenizer reads
     n_train:int=None, # At most this many training rows, drawn at random
     seed:int=42, # Decides the rows drawn, the rows set aside and the batches
     split_seed:int=None, # Decides the rows set aside instead of `seed`
@@ -201,6 +201,7 @@ def text_dls(
     check_count(seed, 'seed', 0)
     check_count(n_train, 'n_train', none=True)
     check_count(val_bs, 'val_bs', none=True)
+    if max_length is None: max_length = default_length(tokenizer.model_max_length)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)
     labels = Labels(train, label_col, **{k: kwargs.pop(k) for k in _LABELS if k in kwargs})

@@ -11,7 +11,7 @@ __all__ = ['write_remote_code']
 import inspect, json, re
 from importlib.resources import files
 from pathlib import Path
-import torch
+import torch, torch.nn as nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
@@ -44,6 +44,30 @@ class RankPlanConfig(QuantizationConfigMixin):
         self.heads, self.neurons, self.blocks, self.tied = heads or {}, neurons or {}, blocks or [], tied or {}
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0016
+def check_stored(
+    found:dict, # Full name -> module, and its rank by the plan
+    shapes:dict, # Name in the file, with a dot in front -> shape
+    prefix:str, # Of the base model
+):
+    "Raise `ValueError` unless the file has the factors that a rank plan needs."
+    for n, (m, rank) in found.items():
+        bare = n.removeprefix(prefix)
+        out, words = layer_shape(m)
+        need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
+        if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
+        has = {k.split(f'.{bare}.')[1]: v for k, v in shapes.items() if f'.{bare}.' in k}
+        if has != need:
+            raise ValueError(f"rank {rank} of {bare} in the rank plan needs {need}, but the file has {has}")
+
+def blank_factors(
+    module:nn.Module, # A linear layer, or an embedding
+    rank:int, # Of its factors
+)->nn.Module: # Without weights
+    "Make the factorised layer that takes the place of a dense one."
+    if is_linear(module): sizes = LowRankLinear, module.in_features, module.out_features, rank, module.bias is not None
+    else: sizes = LowRankEmbedding, module.num_embeddings, module.embedding_dim, rank, module.padding_idx
+    return blank_like(*sizes, like=module.weight)
+
 class RankPlanQuantizer(FactorsQuantizer):
     "Makes the layers of a rank plan thin before transformers loads their weights."
     def update_tp_plan(self, config): # the first to see the config; from transformers 5.22 on the next one is
@@ -56,28 +80,19 @@ class RankPlanQuantizer(FactorsQuantizer):
         reshape_neurons(model, self.quantization_config.neurons)
         if blocks := self.quantization_config.blocks:
             model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), blocks))
-        prefix = f'{model.base_model_prefix}.'
         tied = {full_name(model, b): full_name(model, a) for b, a in self.quantization_config.tied.items()}
         for b, a in tied.items(): model.set_submodule(b, model.get_submodule(a))
         with open_linears(model):
             plan = check_plan(model, self.quantization_config.plan)
             found = {n: (model.get_submodule(n), r) for n, r in plan.items() if r is not None}
-            stored = [n for n in found if not any(f'{n}.'.startswith(f'{b}.') for b in tied)]
+            again = tuple(f'{b}.' for b in tied)
             files = (o for o in checkpoint_files or () if str(o).endswith('.safetensors'))
             shapes = {f'.{k}': s for k, s in file_shapes(files).items()}
             if blocks and shapes and (sum(blocks),) not in [s for k, s in shapes.items() if k.endswith('.place')]:
                 raise ValueError(f'the blocks {blocks} of the rank plan are not those of the words in the file')
-            for n in stored if shapes else ():
-                (m, rank), bare = found[n], n.removeprefix(prefix)
-                out, words = layer_shape(m)
-                need = {'down.weight':(rank, words) if is_linear(m) else (words, rank), 'up.weight':(out, rank)}
-                if getattr(m, 'bias', None) is not None: need['up.bias'] = (out,)
-                has = {k.split(f'.{bare}.')[1]: v for k, v in shapes.items() if f'.{bare}.' in k}
-                if has != need:
-                    raise ValueError(f"rank {rank} of {bare} in the rank plan needs {need}, but the file has {has}")
-            sizes = lambda m, r: ((LowRankLinear, m.in_features, m.out_features, r, m.bias is not None) if is_linear(m)
-                else (LowRankEmbedding, m.num_embeddings, m.embedding_dim, r, m.padding_idx))
-            replace_layers(model, {m: blank_like(*sizes(m, r), like=m.weight) for m, r in found.values()})
+            stored = {n: o for n, o in found.items() if not f'{n}.'.startswith(again)}
+            if shapes: check_stored(stored, shapes, f'{model.base_model_prefix}.')
+            replace_layers(model, {m: blank_factors(m, r) for m, r in found.values()})
         if tied: declare_tied(model, tied)
 
     def _process_model_after_weight_loading(self, model, **kwargs):

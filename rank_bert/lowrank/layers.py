@@ -76,8 +76,10 @@ def from_factors(cls:LowRankLinear,
 ):
     "Make a layer from two factors, balanced."
     like = up if like is None else like
-    up, down = to_float64(up), to_float64(down)
-    a, b = up.norm(dim=0), down.norm(dim=1)
+    up = to_float64(up)
+    down = to_float64(down)
+    a = up.norm(dim=0)
+    b = down.norm(dim=1)
     a, b = torch.where(a > 0, a, 1/b), torch.where(b > 0, b, 1/a) # beside a factor of zero the other gets a norm of 1
     c = (b/a.clamp_min(1e-300)).sqrt().nan_to_num(1.) # NaN where both are zero
     new = blank_like(cls, down.shape[1], up.shape[0], up.shape[1], bias=bias is not None, like=like)
@@ -168,7 +170,8 @@ def from_factors(cls:LowRankEmbedding,
     old:nn.Module, # The embedding it replaces
 ):
     "Make an embedding from two factors, in place of `old`."
-    w, whole = next(old.parameters()), len(table) == old.num_embeddings
+    w = next(old.parameters())
+    whole = len(table) == old.num_embeddings
     new = blank_like(cls, len(table), old.embedding_dim, table.shape[1], old.padding_idx if whole else None, like=w)
     with torch.no_grad():
         scale = (up.norm(dim=0)/table.norm(dim=0).clamp_min(1e-300)).sqrt().clamp_min(1e-150)
@@ -218,7 +221,9 @@ class BlockEmbedding(nn.Module):
     embedding_dim = property(lambda self: self.tables[0].embedding_dim)
     weight = property(lambda self: torch.cat([t.weight for t in self.tables])[self.place.long()])
     def forward(self, ids):
-        at, out, start = self.place[ids], None, 0
+        at = self.place[ids]
+        out = None
+        start = 0
         for t, n in zip(self.tables, self.sizes):
             rows = t((at - start).clamp(0, n - 1))
             out = rows if out is None else torch.where((at >= start)[..., None], rows, out)
@@ -268,7 +273,8 @@ def warn_shared(
     modules, # Modules in it that you are going to replace
 ):
     "Warn of modules that share a weight with others."
-    ours, users = {p for m in modules for p in m.parameters() if p.ndim > 1}, {}
+    ours = {p for m in modules for p in m.parameters() if p.ndim > 1}
+    users = {}
     for n, m in Encoder(model).base.named_modules():
         for p in m.parameters(recurse=False):
             if p in ours: users.setdefault(p, []).append(n)

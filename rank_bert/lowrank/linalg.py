@@ -55,7 +55,8 @@ def gram_svd(
     u = torch.linalg.eigh(w@w.mT)[1][..., -(rank or w.shape[-2]):]
     p = u.mT@w
     s, i = p.norm(dim=-1).sort(descending=True)
-    u, p = torch.take_along_dim(u, i[..., None, :], -1), torch.take_along_dim(p, i[..., None], -2)
+    u = torch.take_along_dim(u, i[..., None, :], -1)
+    p = torch.take_along_dim(p, i[..., None], -2)
     return Factors(u, s, p/s.clamp_min(torch.finfo(s.dtype).tiny)[..., None])
 
 # %% ../../nbs/lowrank/linalg.ipynb #9b2c3600
@@ -112,7 +113,8 @@ def damped_root(
         if c.device.type != 'cpu':
             root, failed = torch.linalg.cholesky_ex(damped)
             failed = failed or not all_finite(root) # cuSOLVER may give NaN and say nothing
-        else: root, failed = dpotrf(damped.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
+        else:
+            root, failed = dpotrf(damped.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
         if failed: continue
         root = torch.as_tensor(root)
         root.mT.triu_()
@@ -136,7 +138,8 @@ def bf16_matmul(
     "Multiply float32 matrices in bfloat16 inside the block, where the processor has AMX, and sum up in float32."
     matmul = getattr(torch.backends.mkldnn, 'matmul', None)
     free = outside(matmul, 'fp32_precision', None) == 'none' and torch.backends.cuda.math_sdp_enabled()
-    amx, device = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16'), next(model.parameters()).device
+    amx = getattr(torch.cpu, 'get_capabilities', dict)().get('amx_bf16')
+    device = next(model.parameters()).device
     longest = max((split_batch(o)[0]['attention_mask'].shape[1] for o in texts), default=0)
     with ExitStack() as stack:
         if free and amx and device.type == 'cpu' and longest <= 512 and min(l.shape[1] for l in linears(model)) >= 256:

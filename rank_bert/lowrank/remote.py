@@ -25,7 +25,8 @@ class Factors(nn.Sequential):
     "A linear layer or a word embedding as two thin ones, of the shapes in the file."
     def __init__(self, old, down, up):
         super().__init__()
-        like, words = dict(device=old.weight.device, dtype=old.weight.dtype), isinstance(old, nn.Embedding)
+        like = dict(device=old.weight.device, dtype=old.weight.dtype)
+        words = isinstance(old, nn.Embedding)
         self.down = nn.Embedding(*down, **like) if words else nn.Linear(*down[::-1], bias=False, **like)
         self.up = nn.Linear(*up[::-1], bias=getattr(old, 'bias', None) is not None, **like)
     bias = property(lambda self: self.up.bias)
@@ -44,7 +45,8 @@ def file_shapes(files):
     "Read the shapes of weights from safetensors files: name -> shape."
     shapes = {}
     for file in files:
-        with safe_open(file, framework='pt') as f: shapes |= {k: tuple(f.get_slice(k).get_shape()) for k in f.keys()}
+        with safe_open(file, framework='pt') as f:
+            shapes |= {k: tuple(f.get_slice(k).get_shape()) for k in f.keys()}
     return shapes
 
 # %% ../../nbs/lowrank/remote.ipynb #rem00010
@@ -62,12 +64,17 @@ class FactorsQuantizer(HfQuantizer):
 
     def _process_model_before_weight_loading(self, model, checkpoint_files=None, **kwargs):
         if not checkpoint_files: raise ImportError('factorised layers need transformers 5: pip install -U transformers')
-        record, prefix, new = self.quantization_config, f'{model.base_model_prefix}.', {}
-        if record.blocks: model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), record.blocks))
-        modules, inside = {n.removeprefix(prefix): m for n, m in model.named_modules()}, {*model.base_model.modules()}
+        record = self.quantization_config
+        prefix = f'{model.base_model_prefix}.'
+        new = {}
+        if record.blocks:
+            model.set_input_embeddings(BlockEmbedding.blank(model.get_input_embeddings(), record.blocks))
+        modules = {n.removeprefix(prefix): m for n, m in model.named_modules()}
+        inside = {*model.base_model.modules()}
         shapes = {k.removeprefix(prefix): s for k, s in file_shapes(checkpoint_files).items()}
         for n, m in modules.items():
-            if n in record.plan: new[m] = Factors(m, shapes[f'{n}.down.weight'], shapes[f'{n}.up.weight'])
+            if n in record.plan:
+                new[m] = Factors(m, shapes[f'{n}.down.weight'], shapes[f'{n}.up.weight'])
             elif (s := shapes.get(f'{n}.weight')) and type(m) is nn.Linear and m in inside and s != m.weight.shape:
                 new[m] = nn.Linear(*s[::-1], m.bias is not None, m.weight.device, m.weight.dtype)
         for m in modules.values():
@@ -75,7 +82,9 @@ class FactorsQuantizer(HfQuantizer):
                 if c in new: setattr(m, k, new[c])
         for n, (heads, size) in record.heads.items():
             set_heads(modules[n], heads, size)
-            if kept := shapes.get(f'{n}.kept_heads'): keep_heads(modules[n], torch.zeros(kept, dtype=torch.long))
+            kept = shapes.get(f'{n}.kept_heads')
+            if kept:
+                keep_heads(modules[n], torch.zeros(kept, dtype=torch.long))
 
     def _process_model_after_weight_loading(self, model, **kwargs):
         self.remove_quantization_config(model) # a float model, which you may train and halve

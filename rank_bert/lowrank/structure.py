@@ -47,7 +47,9 @@ def attentions_of(
     model:nn.Module, # A transformers model, or any module that contains one
 )->list: # `Attention`s
     "List the attention blocks whose heads can be changed; raise `ValueError` if there are none."
-    if found := (enc := Encoder(model)).attentions: return found
+    enc = Encoder(model)
+    found = enc.attentions
+    if found: return found
     raise ValueError(f"{type(enc.base).__name__} (model type {enc.base.config.model_type!r}) has no attention blocks "
         "that can have fewer heads on their own")
 
@@ -61,11 +63,13 @@ def reshape_heads(
     blocks = {enc.short_name(a.name): a for a in attentions_of(model)} if heads else {}
     for n, s in heads.items():
         if n not in blocks: raise ValueError(f"there is no attention block {n!r}: choose from {', '.join(blocks)}")
-        full, two = blocks[n].query.out_features, isinstance(s, (list, tuple)) and len(s) == 2
+        full = blocks[n].query.out_features
+        two = isinstance(s, (list, tuple)) and len(s) == 2
         if not two or not all(type(o) is int and o > 0 for o in s) or s[0]*s[1] > full:
             raise ValueError(f"{n} must be [heads, features], whole numbers with a product of at most {full}, "
                 f"got {s!r}")
-    for n, s in heads.items(): reshape_block(enc.base, blocks[n], *s)
+    for n, s in heads.items():
+        reshape_block(enc.base, blocks[n], *s)
 
 # %% ../../nbs/lowrank/structure.ipynb #c7b14e31
 Circuits = namedtuple('Circuits', 'query key value output')
@@ -74,7 +78,8 @@ def head_matrices(
     a, # One of `Encoder.attentions`
 )->Circuits: # query, key, value `(heads, size, in+1)`, with their biases, and output `(heads, out, size)`, all float64
     "Split the layers of an attention block into the matrices of its heads."
-    w, out = [to_float64(l.weight) for l in a[2:5]], to_float64(a.output.weight)
+    w = [to_float64(l.weight) for l in a[2:5]]
+    out = to_float64(a.output.weight)
     b = [o.new_zeros(len(o)) if l.bias is None else to_float64(l.bias) for l, o in zip(a[2:5], w)]
     split = [torch.cat([o, c[:, None]], 1).reshape(-1, a.size, o.shape[1] + 1) for o, c in zip(w, b)]
     return Circuits(*split, out.reshape(len(out), -1, a.size).transpose(0, 1))
@@ -90,7 +95,9 @@ def reshape_neurons(
     parts = {enc.short_name(f.outer.name): f for f in enc.feed_forwards} if neurons else {}
     for name, n in neurons.items():
         if name not in parts: raise ValueError(f"there are no neurons before {name!r}: choose from {', '.join(parts)}")
-        inner, outer, full = [l.module for l in parts[name].inner], parts[name].outer.module, parts[name].outer.shape[1]
+        inner = [l.module for l in parts[name].inner]
+        outer = parts[name].outer.module
+        full = parts[name].outer.shape[1]
         check_count(n, f'the neurons before {name}', most=full)
         new = {m: resized(m, m.in_features, m.out_features//full*n) for m in inner}
         replace_layers(enc.base, new | {outer: resized(outer, n, outer.out_features)})
@@ -102,14 +109,18 @@ def widen(
 ):
     "Put zeros where heads and neurons are left out."
     view = Encoder(model)
-    enc, heads, narrow, full = view.base, view.pruned_heads, view.pruned_neurons, view.config_neurons
+    enc = view.base
+    heads = view.pruned_heads
+    narrow = view.pruned_neurons
+    full = view.config_neurons
     if not heads and not narrow: return
     refuse_adapters(model)
     def put_into(new, old, rows=slice(None), columns=slice(None)):
         for p in new.parameters(): p.zero_()
         new.weight[rows, columns] = old.weight
         if new.bias is not None: new.bias[rows] = old.bias
-    places = lambda at, size, step: (at[:, None]*step + torch.arange(size)).flatten()
+    def places(at, size, step):
+        return (at[:, None]*step + torch.arange(size)).flatten()
     for a in (o for o in view.attentions if view.short_name(o.name) in heads):
         n, size = view.config_heads
         h, s = heads[view.short_name(a.name)]
@@ -119,10 +130,12 @@ def widen(
         at = getattr(a.module, 'kept_heads', None)
         kept = places(torch.arange(h) if at is None else at.cpu(), s, size)
         new = reshape_block(enc, a, n, size)
-        for k in ('query', 'key', 'value'): put_into(getattr(new, k), getattr(a, k), rows=kept)
+        for k in ('query', 'key', 'value'):
+            put_into(getattr(new, k), getattr(a, k), rows=kept)
         put_into(new.output, a.output, columns=kept)
     for f in (o for o in view.feed_forwards if view.short_name(o.outer.name) in narrow):
-        outer, n = f.outer.module, f.outer.shape[1]
+        outer = f.outer.module
+        n = f.outer.shape[1]
         new = {outer: resized(outer, full, outer.out_features)}
         put_into(new[outer], outer, columns=slice(n))
         for m in (l.module for l in f.inner):

@@ -137,12 +137,22 @@ class Spans(MaskedWords):
     def divergence(self, a, b): return super().divergence(a.mT, b.mT)
     def draw(self, z, gen): return super().draw(z.mT, gen).mT
 
-def word_starts(e, text, prefix=None): # `Encoding` of a text, and what precedes further pieces; 1 for a first piece
+def word_starts(
+    e, # `Encoding` of a text
+    text, # The text, or its words
+    prefix:str=None, # What precedes further pieces
+    unknown:int=None, # Id of an unknown piece, which begins a word of a text
+)->np.ndarray: # (length,), 1 for a first piece
     "Find the tokens that carry a label."
-    ids, at = [None, *e.word_ids], e.offsets
-    first = lambda i: ids[i] != ids[i + 1] if prefix or not isinstance(text, str) else ' ' in text[max(0, at[i][0] - 1):
-        at[i][0] + 1] or at[i][0] == 0
-    return np.array([not o and ids[i + 1] is not None and first(i) for i, o in enumerate(e.special_tokens_mask)], int)
+    res, before = np.zeros(len(e.ids), int), None
+    for i, (special, word, (start, _)) in enumerate(zip(e.special_tokens_mask, e.word_ids, e.offsets)):
+        if not isinstance(text, str): first = word != before
+        elif e.ids[i] == unknown: first = True
+        elif prefix: first = word != before
+        else: first = start == 0 or ' ' in text[start - 1:start + 1]
+        res[i] = first and not special and word is not None
+        before = word
+    return res
 
 # %% ../../nbs/models/answers.ipynb #an5w0052
 class Ranking(Regression):

@@ -81,11 +81,11 @@ def tokenizer(self:Encoder): # Tokenizer
 
 def are_texts(
     data, # Anything
-)->bool: # Is it a list of strings, or of pairs of strings?
+)->bool: # Is it a list of strings, of pairs of strings, or of lists of words?
     "Tell texts from batches."
     first = data[0] if isinstance(data, (list, tuple)) and data else None
-    pair = isinstance(first, (list, tuple)) and first and all(isinstance(o, str) for o in first)
-    return isinstance(first, str) or bool(pair)
+    several = isinstance(first, (list, tuple)) and first and all(isinstance(o, str) for o in first)
+    return isinstance(first, str) or bool(several)
 
 @patch(as_prop=True)
 def padding(self:Encoder)->dict: # Settings of `collate`
@@ -105,7 +105,7 @@ def positions(self:Encoder)->int: # None where it knows positions relative to ea
 
 def batches_of_texts(
     model:nn.Module, # A model with a `tokenizer`, or one loaded from a folder or name that has one
-    texts:list, # Strings, or pairs of strings
+    texts:list, # Strings, or pairs of strings, or the words of each text for a tagger
     bs:int=64, # Texts in a batch
 )->list: # Batches, dicts of tensors (batch, length)
     "Tokenise texts as a model expects them."
@@ -115,7 +115,8 @@ def batches_of_texts(
     else:
         tok, items = enc.tokenizer, prompted(model, items)
         longest = min(tok.model_max_length, enc.positions or 512, 512)
-        tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt')
+        words = enc.kind == 'token_classification' and bool(items) and not isinstance(items[0], str)
+        tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt', is_split_into_words=words)
     kind, queries, batches = enc.kind, {}, []
     for i in range(0, len(items), bs):
         x, some = tokenise(items[i:i + bs]), items[i:i + bs]
@@ -123,7 +124,8 @@ def batches_of_texts(
             if not tok.is_fast: raise ValueError(f'tags belong to words, and {type(tok).__name__} does not tell where '
                 'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
             prefix = getattr(tok.backend_tokenizer.model, 'continuing_subword_prefix', None)
-            x['label_mask'] = torch.tensor(np.array([word_starts(*o, prefix) for o in zip(x.encodings, some)]))
+            starts = [word_starts(*o, prefix, tok.unk_token_id) for o in zip(x.encodings, some)]
+            x['label_mask'] = torch.tensor(np.array(starts))
         if kind == 'ranking' and not isinstance(some[0], str):
             x['group'] = torch.tensor([queries.setdefault(o[0], len(queries)) for o in some])
         batches.append(dict(x))
@@ -132,7 +134,8 @@ def batches_of_texts(
 # %% ../../nbs/models/batches.ipynb #0data002
 def check_data(
     data, # What the caller passed
-): # A list of texts or of pairs of texts; batches as they are
+    kind:str=None, # Key of `KINDS`: texts of a tagger may be lists of words
+): # A list of texts, of pairs of texts or of lists of words; batches as they are
     "Raise `TypeError` or `ValueError` unless `data` may hold texts or batches; read those of a table that it names."
     if isinstance(data, (str, Path)):
         from rank_bert.data.tables import file_texts # imports datasets
@@ -144,7 +147,10 @@ def check_data(
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
     rows = lambda o: [tuple(v) if isinstance(v, (list, np.ndarray)) else v for v in o]
-    return text_rows(rows(data), where='data') if are_texts(rows(first)) else data
+    n = 0 if kind == 'token_classification' else None
+    some = first[0] if first and isinstance(first[0], (list, tuple)) else first
+    missing = some and all(o is None or isinstance(o, (str, float)) for o in some) # or a text, in a pair
+    return text_rows(rows(data), n, 'data') if missing or are_texts(rows(first)) else data
 
 _NO_DATA = {(str, bytes): 'a single text: put it in a list', IOBase: 'an open file: pass file.read().splitlines()',
     (set, frozenset): 'a set, which has no order: pass sorted(data)'}
@@ -154,7 +160,7 @@ def batches_from(
     data, # Texts, pairs of texts, or batches
 ): # Batches
     "Check what a caller passes to learn from, and tokenise it if it is text."
-    data = check_data(data)
+    data = check_data(data, Encoder(model).kind)
     return batches_of_texts(model, data) if are_texts(data) else data
 
 # %% ../../nbs/models/batches.ipynb #rand0002
@@ -192,34 +198,63 @@ def group_numbers(rows): # from `each_text`; one number a text, from 0
 def choose_texts(
     batches, # Any iterable of batches
     n_samples:int=1024, # Texts to return, fewer if there are fewer; None for all
-    how:str='random', # 'random' or 'longest'
-    seed:int=42, # For 'random'
-    among:int=4, # Choose among so many times `n_samples`; among all if `batches` is a list and `how` is 'random'
+    seed:int=42, # Which
+    among:int=4, # Of a stream, choose among the first so many times `n_samples`
 )->list: # Batches of one text, pairs `(x, y)` where there are labels, else dicts
-    "Choose some of the texts in batches."
-    whole = n_samples is None or how == 'random' and isinstance(batches, (list, tuple))
+    "Choose some of the texts in batches at random."
+    whole = n_samples is None or isinstance(batches, (list, tuple))
     rows = list(each_text(batches, None if whole else among*n_samples))
-    sizes, groups = torch.tensor([len(x['attention_mask']) for x, _ in rows]), group_numbers(rows)
-    if how == 'longest': order = sizes.argsort(descending=True, stable=True)
-    else: order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
+    groups = group_numbers(rows)
+    order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
     if len(order) < len(rows): order = order.argsort()[groups].argsort(stable=True) # the candidates of a query together
     alone = lambda x: {k: v[None] for k, v in x.items()}
     chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
 
 # %% ../../nbs/models/batches.ipynb #judge002
-def judges(
-    rows:list, # `each_text`
-    most:int=None, # At most so many texts or groups
-)->tuple: # Numbers of the texts to learn from, and of those to judge by
-    "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
+def text_sums(
+    rows, # `each_text`
+)->list: # A number for each text, that of its group where it has one
+    "Compute checksums of texts."
+    rows = list(rows)
     of, sums = group_numbers(rows), {}
     for k, (x, _) in zip(of, rows):
         found = zlib.crc32(repr(x['input_ids'].tolist()).encode())
         sums[k] = min(found, sums.get(k, found))
-    n = len(sums)
-    apart = {*sorted(sums, key=sums.get)[:min(max(1, n//8), n - 1, most or n)]}
-    return tuple([i for i, k in enumerate(of) if (k in apart) == which] for which in (False, True))
+    return [sums[k] for k in of]
+
+def judges(
+    rows:list, # `each_text`
+    most:int=None, # At most so many texts or groups
+    apart:set=None, # Checksums of the texts to judge by, where they were chosen before
+)->tuple: # Numbers of the texts to learn from, and of those to judge by
+    "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
+    sums = text_sums(rows)
+    n = len({*sums})
+    if apart is None: apart = {*sorted({*sums})[:min(max(1, n//8), n - 1, most or n)]}
+    return tuple([i for i, k in enumerate(sums) if (k in apart) == which] for which in (False, True))
+
+# %% ../../nbs/models/batches.ipynb #draw0002
+def draw_texts(
+    batches, # Any iterable of batches
+    n_samples:int=1024, # Read as many tokens as the longest so many of `among` times as many texts; None for all texts
+    seed:int=42, # Which
+    among:int=4, # Draw from so many times `n_samples`
+    long:float=.5, # Share of the tokens for the longest texts
+)->tuple: # Batches of one text to learn from, and random ones to judge by
+    "Draw texts, with a bounded preference for long ones."
+    pool = choose_texts(batches, n_samples and among*n_samples, seed, 1)
+    rows = list(each_text(pool))
+    learn, apart = judges(rows, n_samples and max(1, n_samples//8))
+    sizes, order = torch.tensor([len(x['attention_mask']) for x, _ in rows]), torch.tensor(learn, dtype=torch.long)
+    order = order[torch.randperm(len(learn), generator=torch.Generator().manual_seed(seed))]
+    tokens = sizes.sort(descending=True)[0][:n_samples].sum() - sizes[apart].sum()
+    if sizes[learn].sum() > tokens:
+        n = max(1, int((sizes[order].cumsum(0) <= (1 - long)*tokens).sum())) # random ones
+        rest = order[n:][sizes[order[n:]].argsort(descending=True, stable=True)]
+        fits = sizes[rest].cumsum(0) <= tokens - sizes[order[:n]].sum()
+        order = torch.cat([order[:n], rest[fits]])
+    return [pool[i] for i in sorted(order.tolist())], [pool[i] for i in apart]
 
 # %% ../../nbs/models/batches.ipynb #eda72cfc
 def collate(

@@ -62,7 +62,7 @@ def st(self:Encoder)->nn.Module: # A `SentenceTransformer`, `SparseEncoder` or `
 def prompted(model, texts)->list: # Strings, and tuples for pairs
     "Put the default prompt of a model of sentence-transformers before texts or pairs."
     prompt = getattr(model, 'prompts', {}).get(getattr(model, 'default_prompt_name', None)) or ''
-    return [prompt + o if isinstance(o, str) else (prompt + o[0], *o[1:]) for o in texts]
+    return [prompt + o if isinstance(o, str) else (*(prompt + p for p in o[:1]), *o[1:]) for o in texts]
 
 # %% ../../nbs/models/embedder.ipynb #pr0mpt02
 @patch(as_prop=True)

@@ -27,19 +27,22 @@ class Encoder:
         self.model = model.model if isinstance(model, Encoder) else model
         parts = self.model.modules() if isinstance(self.model, nn.Module) else ()
         self.base = next((m for m in parts if isinstance(m, PreTrainedModel)), None) # the outermost
-        if self.base is None: raise ValueError(f"no transformers model inside {type(model).__name__}: "
-            "pass a PreTrainedModel, or a module that contains one")
+        if self.base is None:
+            raise ValueError(f"no transformers model inside {type(model).__name__}: "
+                "pass a PreTrainedModel, or a module that contains one")
 
 # %% ../../nbs/models/encoder.ipynb #58ad75e4
 @patch(as_prop=True)
 def family(self:Encoder)->Family: # Without names if we do not know the family
     "Look up the family of the encoder; for one that nobody named, find it by the flow of data."
-    config, flow = self.base.base_model.config, None
-    if not (fam := FAMILIES.get(config.model_type)):
+    config = self.base.base_model.config
+    flow = None
+    fam = FAMILIES.get(config.model_type)
+    if not fam:
         fam = Family(None, {}, None, True, 'right', False)
         if flow := found_by_flow(self.base.base_model):
             names = {n: r for r in ROLES+MORE_ROLES for n, o in flow.names.items() if o == r}
-            uses = lambda config, *numbers: flow.uses.get(numbers, 1)
+            def uses(config, *numbers): return flow.uses.get(numbers, 1)
             fam = Family(flow.block, names, uses, flow.batch_first, 'right', flow.heads, flow.neurons)
     return fam._replace(padding_side='right') if getattr(config, 'summary_type', None) == 'first' else fam
 
@@ -49,15 +52,20 @@ class HeadLinear(nn.Module):
     _is_hf_initialized = True # keeps transformers from initialising it again
     def __init__(self, param, back):
         super().__init__()
-        self.heads, self.back, self.was = tuple(param.shape[1:]), back, (param,)
+        self.heads = tuple(param.shape[1:])
+        self.back = back
+        self.was = (param,)
         self.linear = nn.Linear(*self._flat(param).shape[::-1], bias=False, device='meta')
         self.linear.weight = nn.Parameter(self._flat(param.detach()), requires_grad=param.requires_grad)
-        if param.grad is not None: self.linear.weight.grad = self._flat(param.grad)
+        if param.grad is not None:
+            self.linear.weight.grad = self._flat(param.grad)
 
-    def _flat(self, p): return p.flatten(1) if self.back else p.flatten(1).T
+    def _flat(self, p):
+        return p.flatten(1) if self.back else p.flatten(1).T
     def parameter(self):
         "Return the parameter that it stands for, or a new one if the linear layer is another."
-        w, old = self.linear.weight, self.was[0]
+        w = self.linear.weight
+        old = self.was[0]
         if old is None or w.data_ptr() != old.data_ptr() or w.is_meta:
             old = nn.Parameter((w if self.back else w.T).detach().unflatten(1, self.heads).contiguous())
         return old.requires_grad_(w.requires_grad)
@@ -91,7 +99,8 @@ def _bare_linears(enc, fam):
     if not any(n.endswith('.linear') for n in fam.names): return
     for n, m in enc.named_modules():
         for k, p in m.named_parameters(recurse=False):
-            if p.ndim == 3 and (hit := _block_and_role(fam, f'{n}.{k}.linear')): yield m, k, f'{n}.{k}.linear', hit[1]
+            if p.ndim == 3 and (hit := _block_and_role(fam, f'{n}.{k}.linear')):
+                yield m, k, f'{n}.{k}.linear', hit[1]
 
 # %% ../../nbs/models/encoder.ipynb #enc0oth4
 _OTHERS = dict(canine='reads characters through convolutions', squeezebert='computes with convolutions',
@@ -108,7 +117,8 @@ def refuse_others(
     why = _OTHERS.get(kind)
     if getattr(config, 'is_encoder_decoder', False): why = 'is an encoder with a decoder'
     elif enc.main_input_name != 'input_ids' or hasattr(config, 'vision_config'): why = 'reads more than text'
-    elif any('num_experts' in k or 'num_local_experts' in k for k in vars(config)): why = 'is a mixture of experts'
+    elif any('num_experts' in k or 'num_local_experts' in k for k in vars(config)):
+        why = 'is a mixture of experts'
     elif kind in causal and kind not in masked: why = 'is a decoder'
     if why: raise ValueError(f"{type(enc).__name__} (model type {kind!r}) {why}: we take encoders of text")
 
@@ -132,8 +142,10 @@ def layers(self:Encoder,
     "List the linear layers of the encoder."
     roles = ROLES+MORE_ROLES if roles is None else (roles,) if isinstance(roles, str) else tuple(roles)
     for r in roles: check_name(r, 'role', ROLES+MORE_ROLES)
-    enc, kind = self.base, type(self.base).__name__
-    if (model_type := enc.base_model.config.model_type) not in FAMILIES: refuse_others(enc)
+    enc = self.base
+    kind = type(self.base).__name__
+    model_type = enc.base_model.config.model_type
+    if model_type not in FAMILIES: refuse_others(enc)
     fam = self.family
     if model_type not in FAMILIES:
         roles_of = ', '.join(f'{n} as {r}' for n, r in fam.names.items() if r != 'other') or "all with role 'other'"
@@ -141,10 +153,12 @@ def layers(self:Encoder,
             f"blocks, {roles_of}. `add_family` names the roles.", stacklevel=3)
     if fam.names: found = _family_linears(enc, fam)
     else:
-        number = lambda n: int(re.search(r'(?:^|\.)(\d+)\.', n)[1])
+        def number(n):
+            return int(re.search(r'(?:^|\.)(\d+)\.', n)[1])
         found = [LinearLayer(n, m, number(n), 'other') for n, m in numbered_linears(enc).items()]
     if not found: raise ValueError(f"no linear layer found in {kind} (model type {enc.config.model_type!r})")
-    names, fused = {l.name for l in found}, ('query_key_value',) if {'query', 'key', 'value'}&set(roles) else ()
+    names = {l.name for l in found}
+    fused = ('query_key_value',) if {'query', 'key', 'value'}&set(roles) else ()
     hits = [l for l in found if l.role in (*roles, *fused) and l.name.rpartition('.')[0] not in names]
     if hits: return hits
     raise ValueError(f"{kind} has no linear layer of role {' or '.join(map(repr, roles))}: "
@@ -175,12 +189,14 @@ def open_linears(
         for m in [] if inner else list(enc.modules()):
             heads = [(k, h) for k, h in m.named_children() if isinstance(h, HeadLinear)]
             dense = [(k, h) for k, h in heads if type(h.linear) is nn.Linear]
-            for _, h in heads: h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # frees what you replaced
+            for _, h in heads:
+                h.was = (h.was[0] if type(h.linear) is nn.Linear else None,) # frees what you replaced
             for k, h in dense:
                 delattr(m, k)
                 setattr(m, k, h.parameter())
             first = [n.split('.')[-2] for n in fam.names if n.endswith('.linear')] if dense else []
-            for k in sorted(m._parameters, key=lambda k: (first+[k]).index(k)): m._parameters[k] = m._parameters.pop(k)
+            for k in sorted(m._parameters, key=lambda k: (first+[k]).index(k)):
+                m._parameters[k] = m._parameters.pop(k)
 
 # %% ../../nbs/models/encoder.ipynb #ba395f09
 def input_names(
@@ -222,18 +238,26 @@ Attention = namedtuple('Attention', 'name module query key value output size lay
 @patch(as_prop=True)
 def blocks(self:Encoder)->list: # Names of the modules that hold one layer each; empty where none does
     "Find the blocks of the encoder, by the family's expression, or else by the last number in the names of its layers."
-    at, found = rf'(?:.*\.|^){self.family.block[:-2]}(?=\.)' if self.family.block else r'.*\.\d+(?=\.)', {}
-    for l in self.layers(): found.setdefault(l.layer, set()).add(re.match(at, l.name).group())
+    at = rf'(?:.*\.|^){self.family.block[:-2]}(?=\.)' if self.family.block else r'.*\.\d+(?=\.)'
+    found = {}
+    for l in self.layers():
+        found.setdefault(l.layer, set()).add(re.match(at, l.name).group())
     return [o.pop() for o in found.values() if len(o) == 1] if all(len(o) == 1 for o in found.values()) else []
 
 @patch(as_prop=True)
 def attentions(self:Encoder)->list: # `Attention`s: name, module, its linear layers, features of a head, `LinearLayer`s
     "Find the attention blocks whose heads can be changed: all their weights are in four layers of known roles."
-    parts, found, modules, fam, own_inputs = {}, [], dict(self.base.named_modules()), self.family, False
+    parts = {}
+    found = []
+    modules = dict(self.base.named_modules())
+    fam = self.family
+    own_inputs = False
     if tried := not isinstance(fam.heads, bool):
         flow = found_by_flow(self.base.base_model)
-        fam, own_inputs = fam._replace(heads=bool(flow and flow.heads)), bool(flow and flow.own_inputs)
-    for l in _family_linears(self.base, fam) if fam.heads else (): parts.setdefault(l.layer, {})[l.role] = l
+        fam = fam._replace(heads=bool(flow and flow.heads))
+        own_inputs = bool(flow and flow.own_inputs)
+    for l in _family_linears(self.base, fam) if fam.heads else ():
+        parts.setdefault(l.layer, {})[l.role] = l
     for own in parts.values():
         four = [own.get(k) for k in ROLES[:4]]
         if None in four: continue
@@ -242,7 +266,8 @@ def attentions(self:Encoder)->list: # `Attention`s: name, module, its linear lay
         size = next((getattr(m, k) for k in ('attention_head_size', 'head_dim') if hasattr(m, k)), None)
         others = set(m.parameters()) - {p for l in four for p in l.module.parameters()} if size else True
         if tried and size: others = [p for p in others if p.ndim > 1] # a norm behind the heads would not have run
-        if others or len({l.shape[0] for l in four[:3]}) > 1: continue
+        if others or len({l.shape[0] for l in four[:3]}) > 1:
+            continue
         found.append(Attention(name, m, *(l.module for l in four), size, four, own_inputs))
     return found
 
@@ -276,19 +301,22 @@ def feed_forwards(self:Encoder)->list: # `FeedForward`s: a list of the `LinearLa
     "List the feed-forward parts; there are none where no role is known."
     fam, parts = self.family, {}
     for l in _family_linears(self.base, fam) if fam.names else ():
-        if l.role.startswith('ffn'): parts.setdefault(l.layer, {})[l.role] = l
+        if l.role.startswith('ffn'):
+            parts.setdefault(l.layer, {})[l.role] = l
     return [FeedForward([p[k] for k in ('ffn_in', 'ffn_gate') if k in p], p['ffn_out']) for p in parts.values()]
 
 # %% ../../nbs/models/encoder.ipynb #0anatomb
 @patch(as_prop=True)
 def config_neurons(self:Encoder)->int: # None where the config does not say
     "Look up how many neurons a feed-forward part has by the config."
-    config, names = self.base.base_model.config, ('intermediate_size', 'hidden_dim', 'd_inner')
+    config = self.base.base_model.config
+    names = ('intermediate_size', 'hidden_dim', 'd_inner')
     known = (getattr(config, k) for k in names if hasattr(config, k))
     return self.family.neurons or next(known, 4*getattr(config, 'emb_dim', 0) or None)
 
 @patch(as_prop=True)
 def pruned_neurons(self:Encoder)->dict: # Short name of the layer out of the neurons -> neurons
     "List the feed-forward parts whose neurons differ from the config."
-    full, found = self.config_neurons, {self.short_name(f.outer.name): f.outer.shape[1] for f in self.feed_forwards}
+    full = self.config_neurons
+    found = {self.short_name(f.outer.name): f.outer.shape[1] for f in self.feed_forwards}
     return {n: k for n, k in found.items() if k != full}

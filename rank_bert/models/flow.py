@@ -31,68 +31,96 @@ class FlowTrace(TorchFunctionMode):
     def __init__(self):
         super().__init__()
         self.reads, self.readers, self.calls = {}, defaultdict(set), Counter() # of a layer: what it reads, its readers
-        self.positions, self.sizes, self.batch_first = {}, set(), True # positions: layer -> whom it meets
+        self.positions = {} # layer -> whom it meets
+        self.sizes, self.batch_first = set(), True
 
     def see(self, name, args, kwargs, out):
         "Note what the linear layer `name` reads, and that it made `out`."
         x = next(iter((*args, *kwargs.values())))
         self.calls[name] += 1
-        if _flow(x) or name not in self.reads: self.reads[name] = _flow(x)
+        if _flow(x) or name not in self.reads:
+            self.reads[name] = _flow(x)
         if _flow(x): self.end([x.flow], name)
-        if x.shape[:-1] == (11, 2): self.batch_first = False
+        if x.shape[:-1] == (11, 2):
+            self.batch_first = False
         out.flow = Flow('linear' if _flow(x) else 'position', (name,), by_neuron=True)
 
     def end(self, flows, reader=None):
         "Note who reads the outputs of linear layers; None for anything that is no linear layer."
-        for n in (n for f in flows for n in f.names): self.readers[n].add(reader)
+        for f in flows:
+            for n in f.names: self.readers[n].add(reader)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        out, op = func(*args, **(kwargs or {})), getattr(func, '__name__', '').strip('_')
+        out = func(*args, **(kwargs or {}))
+        op = getattr(func, '__name__', '').strip('_')
         given = _tensors((args, kwargs))
         if op.endswith('_as') or op == 'to': given = given[:1] # of the others they take type or shape
-        known, made = [t for t in given if _flow(t)], given[:1] if op == 'setitem' else _tensors(out)
-        if not known or not made or op.endswith('_like') or op.startswith('new_'): return out
-        flow, bent = self.combine(op, known), bool(re.fullmatch(_BENT, op))
+        known = [t for t in given if _flow(t)]
+        made = given[:1] if op == 'setitem' else _tensors(out)
+        if not known or not made or op.endswith('_like') or op.startswith('new_'):
+            return out
+        flow = self.combine(op, known)
+        bent = bool(re.fullmatch(_BENT, op))
         if flow.by_neuron: # of many neurons the first or the last half may be left
-            width, wide = known[0].shape[-1:].numel(), {t.shape[-1:].numel()*(t.stride()[-1:] == (1,)) for t in made}
+            width = known[0].shape[-1:].numel()
+            wide = {t.shape[-1:].numel()*(t.stride()[-1:] == (1,)) for t in made}
             same = wide in ({width}, {width/2}) and all(_flow(t) or t.numel() == 1 for t in given)
             flow = flow._replace(by_neuron=same and (bent or bool(re.fullmatch(_BY_NEURON, op))))
-        for t in made: t.flow = flow._replace(bent=flow.bent or bent or 'softmax' in op)
+        for t in made:
+            t.flow = flow._replace(bent=flow.bent or bent or 'softmax' in op)
         return out
 
 # %% ../../nbs/models/flow.ipynb #flow0014
+def _any_bent(flows): return any(f.bent for f in flows)
+def _first_of(flows, *kinds):
+    return next((f for k in kinds for f in flows if f.kind == k), None)
+
+@patch
+def multiply(self:FlowTrace,
+    given:list, # Tensors with a flow; the last two are multiplied
+)->Flow: # Of the product
+    "Tell what attention makes of a product: scores, what it reads with them, or a bias of positions."
+    flows = [t.flow for t in given]
+    left, right = given[-2:]
+    pair = {left.flow.kind, right.flow.kind}
+    self.end(flows)
+    if pair == {'linear'}:
+        self.sizes.add(left.shape[-1])
+        return Flow('scores', left.flow.names + right.flow.names)
+    linear = _first_of(flows, 'linear')
+    scores = _first_of(flows, 'scores')
+    if pair == {'linear', 'position'}:
+        position = _first_of(flows, 'position')
+        self.positions[position.names[0]] = linear.names[0]
+        return Flow('bias')
+    if pair == {'linear', 'scores'} and scores.bent:
+        return Flow('context', scores.names + linear.names)
+    if pair <= {'context', 'scores'}: return _first_of(flows, 'context', 'scores')
+    return Flow('tokens')
+
 @patch
 def combine(self:FlowTrace,
     op:str, # Name of a function of PyTorch
     given:list, # Tensors with a flow that it takes
 )->Flow: # Of what it returns
     "Tell what an operation makes of tensors."
-    flows, kinds = [t.flow for t in given], [t.flow.kind for t in given]
-    first = lambda *names: next((f for k in names for f in flows if f.kind == k), None)
+    flows = [t.flow for t in given]
+    kinds = [f.kind for f in flows]
     if op == 'scaled_dot_product_attention' and kinds[:3] == ['linear']*3:
         self.end(flows)
         self.sizes.add(given[0].shape[-1])
         return Flow('context', flows[0].names + flows[1].names + flows[2].names)
-    if op in _PRODUCTS and len(flows) > 1:
-        self.end(flows)
-        (*_, left, right), pair = given, set(kinds[-2:])
-        if pair == {'linear'}:
-            self.sizes.add(left.shape[-1])
-            return Flow('scores', left.flow.names + right.flow.names)
-        if pair == {'linear', 'position'}:
-            self.positions[first('position').names[0]] = first('linear').names[0]
-            return Flow('bias')
-        if pair == {'linear', 'scores'} and first('scores').bent:
-            return Flow('context', first('scores').names + first('linear').names)
-        return first('context', 'scores') if pair <= {'context', 'scores'} else Flow('tokens')
+    if op in _PRODUCTS and len(flows) > 1: return self.multiply(given)
     residual = op in ('add', 'iadd', 'sub') and {'context', 'tokens'} <= set(kinds)
-    if (strong := first('context', 'scores', 'bias')) and not residual:
+    strong = _first_of(flows, 'context', 'scores', 'bias')
+    if strong and not residual:
         self.end(f for f in flows if f.names != strong.names)
-        return strong._replace(bent=any(f.bent for f in flows if f.kind == strong.kind))
+        return strong._replace(bent=_any_bent(f for f in flows if f.kind == strong.kind))
     own = [f for f in flows if f.kind != 'position'] or flows
-    most, by_neuron = max(own, key=lambda f: len(f.names)), all(f.by_neuron for f in flows) and len(own) == len(flows)
+    most = max(own, key=lambda f: len(f.names))
+    by_neuron = len(own) == len(flows) and all(f.by_neuron for f in flows)
     if 'tokens' not in kinds and all(set(f.names) <= set(most.names) for f in own):
-        return most._replace(bent=any(f.bent for f in flows), by_neuron=by_neuron)
+        return most._replace(bent=_any_bent(flows), by_neuron=by_neuron)
     if op in ('mul', 'imul') and kinds == ['linear']*2: # the gate is the one that a function bent
         up, gate = sorted(flows, key=lambda f: f.bent)
         return Flow('gated', up.names + gate.names, True, by_neuron)
@@ -100,7 +128,8 @@ def combine(self:FlowTrace,
     return Flow('tokens')
 
 # %% ../../nbs/models/flow.ipynb #flow0018
-def _zeros(*shape): return nn.Parameter(torch.zeros(()).expand(*shape), requires_grad=False)
+def _zeros(*shape):
+    return nn.Parameter(torch.zeros(()).expand(*shape), requires_grad=False)
 
 def outline(
     cls:type, # Class of a transformers model
@@ -113,7 +142,8 @@ def outline(
     for m in model.modules():
         m._parameters |= {k: _zeros(p.shape) for k, p in m._parameters.items() if p is not None}
         for k, b in m._buffers.items():
-            if b is not None: m._buffers[k] = torch.zeros(b.shape, dtype=None if b.is_floating_point() else b.dtype)
+            if b is not None:
+                m._buffers[k] = torch.zeros(b.shape, dtype=None if b.is_floating_point() else b.dtype)
     return model
 
 # %% ../../nbs/models/flow.ipynb #flow0020
@@ -125,15 +155,18 @@ def trace(
     flow, takes = FlowTrace(), inspect.signature(model.forward).parameters
     x = dict(input_ids=torch.arange(5, 27).view(2, 11), attention_mask=torch.ones(2, 11, dtype=torch.long))
     x['input_ids'].flow, flow.groups = Flow('tokens'), []
-    see = lambda n: lambda m, *seen: flow.see(n, *seen)
+    def see(n):
+        return lambda m, *seen: flow.see(n, *seen)
     hooks = [m.register_forward_hook(see(n), with_kwargs=True) for n, m in layers.items()]
     try:
-        with torch.no_grad(), flow: model(**{k: v for k, v in x.items() if k in takes})
+        with torch.no_grad(), flow:
+            model(**{k: v for k, v in x.items() if k in takes})
     finally:
         for h in hooks: h.remove()
     for n, f in flow.reads.items():
         roles = 'query', 'key', 'value', 'attention_output'
-        if f and f.kind == 'context': flow.groups.append(dict(zip(roles, (*f.names, n))))
+        if f and f.kind == 'context':
+            flow.groups.append(dict(zip(roles, (*f.names, n))))
         wide = f and [layers[a].out_features/layers[n].in_features for a in f.names]
         if wide in ([1], [2], [1, 1]) and f.by_neuron and f.bent and all(flow.readers[a] == {n} for a in f.names):
             flow.groups.append(dict(zip(('ffn_in', 'ffn_gate'), f.names)) | dict(ffn_out=n))
@@ -143,7 +176,8 @@ def trace(
 def _of_kept_heads(module, args, kwargs):
     "Take the part of the kept heads of inputs `(texts, heads, length, length)`."
     if (kept := module.kept_heads) is None: return None
-    of_heads = lambda o: torch.is_tensor(o) and o.ndim == 4 and o.shape[1] > 1
+    def of_heads(o):
+        return torch.is_tensor(o) and o.ndim == 4 and o.shape[1] > 1
     return tree_map(lambda o: o.index_select(1, kept) if of_heads(o) else o, (args, kwargs))
 
 def keep_heads(
@@ -173,9 +207,11 @@ def heads_by_trial(
     sizes, cut = set(), []
     for i, g in enumerate(groups):
         q, k, v, o = (layers[n] for n in g.values())
-        module, wide = model.get_submodule(g['query'].rpartition('.')[0]), q.out_features
+        module = model.get_submodule(g['query'].rpartition('.')[0])
+        wide = q.out_features
         size = next((getattr(module, k) for k in ('attention_head_size', 'head_dim') if hasattr(module, k)), None)
-        if not size or {k.out_features, v.out_features, o.in_features} != {wide} or wide < 2*size: return False, False
+        if not size or {k.out_features, v.out_features, o.in_features} != {wide} or wide < 2*size:
+            return False, False
         sizes.add((wide//size, size))
         if i % 2: continue
         for l in (q, k, v):
@@ -188,7 +224,8 @@ def heads_by_trial(
         for m, kept in cut if own else (): keep_heads(m, kept)
         try: flow = trace(model, layers)
         except Exception: continue # whatever breaks first
-        if len(sizes) == 1 and flow.sizes == {size} and all(g in flow.groups for g in groups): return [*sizes.pop()], own
+        if len(sizes) == 1 and flow.sizes == {size} and all(g in flow.groups for g in groups):
+            return [*sizes.pop()], own
     return False, False
 
 # %% ../../nbs/models/flow.ipynb #flow0030
@@ -204,7 +241,8 @@ def numbered_linears(
 )->dict: # Name -> linear layer
     "Find the linear layers inside numbered modules, without the parts of factorised layers and adapters."
     found = {n: m for n, m in model.named_modules() if is_linear(m)}
-    inside = lambda n: any(n[:i.start()] in found for i in re.finditer(r'\.', n))
+    def inside(n):
+        return any(n[:i.start()] in found for i in re.finditer(r'\.', n))
     return {n: m for n, m in found.items() if re.search(r'(^|\.)\d+\.', n) and not inside(n)}
 
 def split_name(
@@ -220,6 +258,42 @@ def split_name(
 # %% ../../nbs/models/flow.ipynb #flow0027
 Found = namedtuple('Found', 'block names uses batch_first heads own_inputs neurons layers')
 
+def block_depth(
+    groups:list, # The layers of each attention and of each feed-forward part by role
+)->int: # So many numbers in the name of a layer are its block's
+    "Find the least depth at which every attention has a block of its own, or a greater one with the same blocks."
+    outs = [g['attention_output'] for g in groups if 'query' in g] or [g['ffn_out'] for g in groups]
+    every = {n for g in groups for n in g.values()}
+    depths = range(1, 1 + min(sum(p.isdigit() for p in n.split('.')[:-1]) for n in every))
+    def blocks(depth, names):
+        return len({split_name(n, depth)[1] for n in names})
+    least = next((d for d in depths if blocks(d, outs) == len(outs)), 1)
+    return max(d for d in depths if d >= least and blocks(d, every) == blocks(least, every))
+
+def block_pattern(
+    names, # Of layers in blocks
+    depth:int, # From `block_depth`
+)->str: # Regular expression
+    "Write an expression for the names of all blocks."
+    block, *others = sorted({split_name(n, depth)[0] for n in names})
+    if not others: return block
+    return '(?:' + '|'.join(b.removesuffix(r'\.(\d+)') for b in (block, *others)) + r')\.(\d+)'
+
+def layer_roles(
+    groups:list, # The layers of each attention and of each feed-forward part by role
+    positions:dict, # Layer that reads positions -> layer that its output is multiplied with
+)->dict: # Name -> role
+    "Give each layer one role: what all of its parts are together, or what its positions meet."
+    roles = defaultdict(set)
+    met = dict(query='position_key', key='position_query') # whoever meets a query is a key
+    for g in groups:
+        for role, n in g.items(): roles[n].add(role)
+    named = {n: 'query_key_value' if len(r) == 3 else min(r) if len(r) == 1 else 'other' for n, r in roles.items()}
+    for n, partner in positions.items():
+        if n not in named and len(roles[partner]) == 1:
+            named[n] = met.get(named[partner], 'other')
+    return named
+
 def roles_by_flow(
     cls:type, # Class of a transformers model
     config, # Its config; untouched
@@ -230,32 +304,28 @@ def roles_by_flow(
         layers = numbered_linears(model)
         flow = trace(model, layers)
         groups = sorted(flow.groups, key=lambda g: layers[[*g.values()][0]].out_features)
-        outs = [g['attention_output'] for g in groups if 'query' in g] or [g['ffn_out'] for g in groups]
-        every = {n for g in groups for n in g.values()}
-        depths = range(1, 1 + min(sum(p.isdigit() for p in n.split('.')[:-1]) for n in every))
-        count = lambda d, some: len({split_name(n, d)[1] for n in some})
-        depth = next((d for d in depths if count(d, outs) == len(outs)), 1)
-        depth = max(d for d in depths if d >= depth and count(d, every) == count(depth, every))
+        depth = block_depth(groups)
         best = {(split_name([*g.values()][-1], depth)[1], 'query' in g): g for g in groups} # the widest come last
-        if len(neurons := {layers[g['ffn_out']].in_features for g in best.values() if 'ffn_out' in g}) > 1:
-            best, neurons = {k: g for k, g in best.items() if 'query' in g}, set() # we could not widen it again
+        groups = list(best.values())
+        neurons = {layers[g['ffn_out']].in_features for g in groups if 'ffn_out' in g}
+        attentions = [g for g in groups if 'query' in g]
+        if len(neurons) > 1: # we could not widen it again
+            groups, neurons = attentions, set()
         anew = outline(cls, config) # BigBird changes its modules when it runs
-        attentions = [g for g in best.values() if 'query' in g]
-        heads, own = heads_by_trial(anew, numbered_linears(anew), attentions)
-    roles, names, uses = defaultdict(set), {}, {}
-    for r, n in (o for g in best.values() for o in g.items()): roles[n].add(r)
-    block, *others = sorted({split_name(n, depth)[0] for n in roles})
-    if others: block = '(?:' + '|'.join(b.removesuffix(r'\.(\d+)') for b in (block, *others)) + r')\.(\d+)'
-    for n, partner in flow.positions.items(): # whoever meets a query is a key
-        met = {'query': 'position_key', 'key': 'position_query'}
-        if n not in roles and len(roles[partner]) == 1: roles[n] = {met.get(o, 'other') for o in roles[partner]}
+        heads, own_inputs = heads_by_trial(anew, numbered_linears(anew), attentions)
+    block = block_pattern({n for g in groups for n in g.values()}, depth) + r'\.'
+    roles = layer_roles(groups, flow.positions)
     times = Counter(m for _, m in model.named_modules(remove_duplicate=False))
+    names, uses = {}, {}
     for n in sorted(layers, key=lambda n: n not in flow.reads): # those that no token passed are named like the others
-        if m := re.match(rf'{block}\.', n):
-            role = next(iter(roles[n])) if len(roles[n]) == 1 else 'query_key_value' if len(roles[n]) == 3 else 'other'
-            if names.setdefault(n[m.end():], role) != role and n in flow.reads: raise ValueError(f'{n} has two roles')
-            if n in flow.reads: uses[tuple(map(int, m.groups()))] = flow.calls[n]//times[layers[n]]
-    return Found(rf'{block}\.', names, uses, flow.batch_first, heads, own, *(neurons or [None]), set(layers))
+        m = re.match(block, n)
+        if not m: continue
+        role = roles.get(n, 'other')
+        known = names.setdefault(n[m.end():], role)
+        if n not in flow.reads: continue
+        if known != role: raise ValueError(f'{n} has two roles')
+        uses[tuple(map(int, m.groups()))] = flow.calls[n]//times[layers[n]]
+    return Found(block, names, uses, flow.batch_first, heads, own_inputs, *(neurons or [None]), set(layers))
 
 # %% ../../nbs/models/flow.ipynb #flow0029
 _found = {} # (class, settings) -> `Found`, or None
@@ -265,7 +335,8 @@ def found_by_flow(
 )->Found: # Or None
     "Find roles by the flow of data, once for a class and its config."
     settings = repr({k: v for k, v in vars(model.config).items() if k != 'quantization_config'})
-    if (key := (type(model), settings)) not in _found:
+    key = (type(model), settings)
+    if key not in _found:
         try: _found[key] = roles_by_flow(type(model), model.config)
         except Exception: _found[key] = None # whatever breaks first in a model that we don't know
     found = _found[key]

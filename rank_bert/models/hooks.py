@@ -35,7 +35,8 @@ def set_attr(
             for o in objects:
                 holder = _holders[id(o), name]
                 holder[0] -= 1
-                if not holder[0]: setattr(o, name, _holders.pop((id(o), name))[1])
+                if not holder[0]:
+                    setattr(o, name, _holders.pop((id(o), name))[1])
 
 def outside(
     o, # Object
@@ -84,7 +85,9 @@ def as_written(
     cast:bool=True, # Give it the precision of the checkpoint that it was loaded from?
 )->nn.Module: # `model` itself if there is nothing to do
     "Copy a model with its weights as a file shall hold them."
-    enc, hooks = Encoder(model).base, lambda m: {k: h for k, h in m._forward_pre_hooks.items() if hasattr(h, 'remove')}
+    enc = Encoder(model).base
+    def hooks(m):
+        return {k: h for k, h in m._forward_pre_hooks.items() if hasattr(h, 'remove')}
     stored = cast and enc.dtype == torch.float32 and getattr(enc, 'stored_dtype', None) # else you chose another
     computed = [m for m in model.modules() if hooks(m) or hasattr(m, 'parametrizations')]
     if not computed and stored in (False, None, enc.dtype): return model
@@ -93,8 +96,10 @@ def as_written(
         for k, h in hooks(m).items():
             h.remove(m)
             del m._forward_pre_hooks[k]
-        if values := {k: getattr(m, k).detach() for k in getattr(m, 'parametrizations', ())}:
+        values = {k: getattr(m, k).detach() for k in getattr(m, 'parametrizations', ())}
+        if values:
             del m.parametrizations
             m.__class__ = type(m).__base__ # remove_parametrizations would change the class, which `model` has too
-            for k, v in values.items(): m.register_parameter(k, nn.Parameter(v))
+            for k, v in values.items():
+                m.register_parameter(k, nn.Parameter(v))
     return new.to(stored or enc.dtype).train(model.training)

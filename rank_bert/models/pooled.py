@@ -41,7 +41,8 @@ def forward(self:PooledForSequenceClassification, input_ids:torch.Tensor=None, a
     x = dict(input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids,
              inputs_embeds=inputs_embeds)
     x = {k: v for k, v in x.items() if v is not None and k in self._takes}
-    out, pooling = self.backbone(**x, **{**kwargs, 'return_dict': True}), self.config.pooling
+    out = self.backbone(**x, **{**kwargs, 'return_dict': True})
+    pooling = self.config.pooling
     pooled = out.pooler_output if pooling == 'pooler' else pool(out.last_hidden_state, attention_mask, pooling)
     logits = self.classifier(self.dropout(pooled))
     loss = None if labels is None else ForSequenceClassificationLoss(labels, logits, self.config)

@@ -29,10 +29,12 @@ from ..lowrank.structure import head_matrices
 class MatrixSum(namedtuple('MatrixSum', 'dense up down', defaults=(None, None, None))):
     "The matrix `dense + up @ down`; a part that is missing is None."
     __slots__ = ()
-    def map(self, f): return MatrixSum(*(None if t is None else f(t) for t in self))
+    def map(self, f):
+        return MatrixSum(*(None if t is None else f(t) for t in self))
 
     @property
-    def shape(self): return tuple(self.dense.shape) if self.up is None else (len(self.up), self.down.shape[1])
+    def shape(self):
+        return tuple(self.dense.shape) if self.up is None else (len(self.up), self.down.shape[1])
 
     def rows(self, at):
         "Take the rows `at`, a slice."
@@ -50,7 +52,8 @@ def __sub__(self:MatrixSum, other):
     "Subtract another sum; a dense part that cancels becomes None."
     a, b = self.dense, other.dense
     dense = a - b if a is not None and b is not None else -b if b is not None else a
-    up, down = _cat_parts([self.up, None if other.up is None else -other.up], 1), _cat_parts([self.down, other.down], 0)
+    up = _cat_parts([self.up, None if other.up is None else -other.up], 1)
+    down = _cat_parts([self.down, other.down], 0)
     return MatrixSum(None if up is not None and dense is not None and not dense.any() else dense, up, down)
 
 # %% ../../nbs/see/measure.ipynb #08a8c137
@@ -59,7 +62,8 @@ def norm(self:MatrixSum):
     "Compute the Frobenius norm, or an upper bound if both parts are there."
     dense = 0. if self.dense is None else to_float64(self.dense).norm()
     if self.up is None: return dense
-    u, v = to_float64(self.up), to_float64(self.down)
+    u = to_float64(self.up)
+    v = to_float64(self.down)
     return dense + ((u.mT@u)*(v@v.mT)).sum().clamp_min(0).sqrt()
 
 # %% ../../nbs/see/measure.ipynb #68956c97
@@ -69,8 +73,10 @@ def measure(
     metrics:dict, # Name -> function of a `Spectrum`, as from `rank_metrics`
 )->list: # A dict of name -> float for each sum
     "Compute rank metrics of many matrices."
-    kinds, got = {}, [None]*len(sums)
-    for i, x in enumerate(sums): kinds.setdefault(x.map(lambda t: (t.shape, t.dtype)), []).append(i)
+    kinds = {}
+    got = [None]*len(sums)
+    for i, x in enumerate(sums):
+        kinds.setdefault(x.map(lambda t: (t.shape, t.dtype)), []).append(i)
     for ids in (ids[k:k + 16] for ids in kinds.values() for k in range(0, len(ids), 16)): # 16 matrices in a `Spectrum`
         x = MatrixSum(*(None if t[0] is None else torch.stack(t) for t in zip(*(sums[i] for i in ids))))
         x = x.map(lambda t: (t.cpu() if t.device.type == 'mps' else t).to(torch.promote_types(t.dtype, torch.float32)))
@@ -78,18 +84,22 @@ def measure(
         dense, up, down = x.map(lambda t: torch.where(finite[:, None, None], t, 0.))
         norm = [norms[i] for i in ids]
         if dense is None: spectrum = Spectrum.from_factors(up, down, norm)
-        else: spectrum = Spectrum(dense if up is None else up@down + dense, norm=norm)
+        else:
+            spectrum = Spectrum(dense if up is None else up@down + dense, norm=norm)
         values = {k: torch.where(finite, f(spectrum).double(), math.nan).tolist() for k, f in metrics.items()}
-        for j, i in enumerate(ids): got[i] = {k: v[j] for k, v in values.items()}
+        for j, i in enumerate(ids):
+            got[i] = {k: v[j] for k, v in values.items()}
     return got
 
 # %% ../../nbs/see/measure.ipynb #a018782d
 def _dense_and_factors(module):
     "Give the dense weight of a linear layer, or None, and its pairs of factors with their scales."
-    if isinstance(module, LowRankLinear): return None, [(module.up.weight, module.down.weight, 1.)]
+    if isinstance(module, LowRankLinear):
+        return None, [(module.up.weight, module.down.weight, 1.)]
     if not hasattr(module, 'get_base_layer'): return module.weight, []
     only_adds = hasattr(module, 'lora_A') and not any(getattr(module, 'use_dora', {}).values())
-    if not only_adds or not all(hasattr(o, 'weight') for o in module.lora_A.values()): return acting_weight(module), []
+    if not only_adds or not all(hasattr(o, 'weight') for o in module.lora_A.values()):
+        return acting_weight(module), []
     dense, pairs = _dense_and_factors(module.get_base_layer())
     off = module.merged or module.disable_adapters
     active = [] if off else [a for a in module.active_adapters if a in module.lora_A]
@@ -101,7 +111,8 @@ def weight_sum(
 )->MatrixSum: # Without gradients; it shares memory with the layer where it can
     "Read the weight of a linear layer as a sum."
     dense, pairs = _dense_and_factors(module)
-    up, down = _cat_parts([s*u for u, _, s in pairs], 1), _cat_parts([d for _, d, _ in pairs], 0)
+    up = _cat_parts([s*u for u, _, s in pairs], 1)
+    down = _cat_parts([d for _, d, _ in pairs], 0)
     return MatrixSum(dense, up, down).map(torch.Tensor.detach)
 
 # %% ../../nbs/see/measure.ipynb #6f94f5ae
@@ -113,7 +124,8 @@ def gradient_sum(
     both = [(s*a, b) for u, d, s in pairs for a, b in ((u.grad, d), (u, d.grad)) if a is not None and b is not None]
     dense = None if dense is None else dense.grad
     if dense is None and not both: return None
-    up, down = _cat_parts([a for a, _ in both], 1), _cat_parts([b for _, b in both], 0)
+    up = _cat_parts([a for a, _ in both], 1)
+    down = _cat_parts([b for _, b in both], 0)
     return MatrixSum(dense, up, down).map(torch.Tensor.detach)
 
 # %% ../../nbs/see/measure.ipynb #f1a3c21a
@@ -124,12 +136,14 @@ def circuit_sums(
     "Read the query-key and value-output products of heads."
     got = {}
     for i, a in enumerate(Encoder(model).attentions):
-        if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)): continue
+        if any(hasattr(m, 'get_base_layer') for m in (a.query, a.key, a.value, a.output)):
+            continue
         c = head_matrices(a)
         for name, needs, ups, downs in (('query-key', {'query', 'key'}, c.query.mT, c.key),
                                         ('value-output', {'value', 'attention_output'}, c.output, c.value)):
             if not needs <= set(roles): continue
-            for h, (up, down) in enumerate(zip(ups, downs)): got[a.name, i, name, h] = MatrixSum(None, up, down)
+            for h, (up, down) in enumerate(zip(ups, downs)):
+                got[a.name, i, name, h] = MatrixSum(None, up, down)
     return got
 
 # %% ../../nbs/see/measure.ipynb #e4241754
@@ -145,7 +159,8 @@ def layer_rows(
     for l, x in sums.items():
         n = sizes.get(l.name)
         heads = {h: slice(h*n, (h+1)*n) for h in range(l.module.out_features//n if n else 0)}
-        norm = lambda at: before[l.name].rows(at).norm() if l.name in before else 0.
+        def norm(at):
+            return before[l.name].rows(at).norm() if l.name in before else 0.
         parts += [(l, h, x.rows(at), norm(at)) for h, at in ({None: slice(None)} | heads).items()]
     got = measure([x for *_, x, _ in parts], [norm for *_, norm in parts], metrics)
     return [[what, l.name, l.layer, l.role, h, k, v] for (l, h, *_), o in zip(parts, got) for k, v in o.items()]
@@ -161,15 +176,21 @@ class ForwardWatch:
         hidden:bool=True, # Measure hidden states?
     ):
         view = Encoder(model)
-        enc, self.tokens, self.batch_first = view.base, tokens, view.family.batch_first
+        enc = view.base
+        self.tokens = tokens
+        self.batch_first = view.family.batch_first
         self.signature = inspect.signature(enc.forward)
-        self.outputs, self.residuals, self.keep, self.seconds = {}, [], None, 0.
+        self.outputs = {}
+        self.residuals = []
+        self.keep = None
+        self.seconds = 0.
         at = (re.match(r'.*\.\d+(?=\.)', f'.{l.name}') for l in view.layers() if hidden)
         blocks = dict.fromkeys(m.group()[1:] for m in at if m) # their names, from the first
         hooks = [(l.module, partial(self.keep_output, l.name)) for l in layers if outputs]
         hooks += [(enc.get_submodule(b), self.keep_residual) for b in blocks]
         self.hooks = ExitStack()
-        for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)): self.hooks.enter_context(h)
+        for h in (hooked([(enc, self.begin)], before=True), hooked(hooks)):
+            self.hooks.enter_context(h)
 
     def close(self): self.hooks.close() # removes the hooks
 
@@ -180,16 +201,20 @@ class ForwardWatch:
         ids = x['input_ids'] if x.get('input_ids') is not None else x['inputs_embeds'][..., 0]
         mask = x.get('attention_mask')
         if mask is None or mask.ndim != 2: mask = torch.ones_like(ids)
-        self.outputs, self.residuals, self.keep = {}, [], TextTokens(mask, self.batch_first)
+        self.outputs = {}
+        self.residuals = []
+        self.keep = TextTokens(mask, self.batch_first)
 
 # %% ../../nbs/see/measure.ipynb #0b880878
 @patch
 @torch.no_grad()
 def keep_output(self:ForwardWatch, name, args, kwargs, out):
     "Keep the outputs of a layer at evenly spaced tokens."
-    began, x = time.perf_counter(), self.keep.flat(out.detach())
+    began = time.perf_counter()
+    x = self.keep.flat(out.detach())
     n = len(x)
-    if self.tokens and n > self.tokens: x = x[torch.linspace(0, n-1, self.tokens, device=x.device).round().long()]
+    if self.tokens and n > self.tokens:
+        x = x[torch.linspace(0, n-1, self.tokens, device=x.device).round().long()]
     self.outputs.setdefault(name, []).append(x)
     self.seconds += time.perf_counter()-began
 
@@ -198,8 +223,10 @@ def keep_output(self:ForwardWatch, name, args, kwargs, out):
 def keep_residual(self:ForwardWatch, args, kwargs, out):
     "Measure the hidden states that leave a block, and those that enter the first."
     began = time.perf_counter()
-    inp, out = args[0] if args else kwargs['hidden_states'], out[0] if isinstance(out, tuple) else out
-    mask, n = self.keep.mask, self.keep.n
+    inp = args[0] if args else kwargs['hidden_states']
+    out = out[0] if isinstance(out, tuple) else out
+    mask = self.keep.mask
+    n = self.keep.n
     some = mask.sum(1) > 1 # texts with at least two tokens
     for h in ([] if self.residuals else [inp])+[out]:
         h = self.keep.turned(h.detach())

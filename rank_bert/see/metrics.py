@@ -42,7 +42,8 @@ class Spectrum:
         norm=0., # If `x` is a change of a larger matrix: the Frobenius norm of that matrix
     ):
         if x is None and s is None: raise TypeError('pass a matrix x, or its singular values s')
-        self.x, self.norm = None if x is None else as_matrix(x), norm
+        self.x = None if x is None else as_matrix(x)
+        self.norm = norm
         self._shape, self.dtype = (None, None) if x is None else (tuple(self.x.shape[-2:]), self.x.dtype)
         if s is None: return
         s = torch.as_tensor(s).detach().double()
@@ -51,7 +52,8 @@ class Spectrum:
         self.s = s.sort(descending=True).values
 
     @cached_property
-    def s(self): return torch.linalg.svdvals(self.x) if self.x.dtype == torch.float64 else gram_singular_values(self.x)
+    def s(self):
+        return torch.linalg.svdvals(self.x) if self.x.dtype == torch.float64 else gram_singular_values(self.x)
 
     @property
     def shape(self):
@@ -74,9 +76,11 @@ def from_factors(cls:Spectrum,
 )->Spectrum: # Of `up @ down`
     "Make the `Spectrum` of a product from its factors."
     shape = up.shape[-2], down.shape[-1]
-    if up.shape[-1] >= min(shape): return cls(up@down, norm=norm)
+    if up.shape[-1] >= min(shape):
+        return cls(up@down, norm=norm)
     res = cls(s=product_singular_values(up, down), norm=norm)
-    res._shape, res.dtype = shape, up.dtype
+    res._shape = shape
+    res.dtype = up.dtype
     res.mean = (to_float64(up).sum(-2)*to_float64(down).sum(-1)).sum(-1)/math.prod(shape)
     return res
 
@@ -84,7 +88,8 @@ def from_factors(cls:Spectrum,
 @patch(as_prop=True)
 def variance(self:Spectrum)->torch.Tensor: # (...)
     "Compute the variance of the entries of the matrix."
-    if self.x is not None: return to_float64(self.x).var((-2, -1), correction=0)
+    if self.x is not None:
+        return to_float64(self.x).var((-2, -1), correction=0)
     return (self.s.square().sum(-1)/math.prod(self.shape) - self.mean**2).clamp_min(0)
 
 # %% ../../nbs/see/metrics.ipynb #22e7782f
@@ -128,14 +133,16 @@ def rank_metrics(
     metrics, # One or several: names in `RANK_METRICS`, or functions of a `Spectrum`
 )->dict: # Name -> function
     "Look up rank metrics by name."
-    check = lambda m: m if callable(m) else RANK_METRICS[check_name(m, 'metric', RANK_METRICS)]
+    def check(m):
+        return m if callable(m) else RANK_METRICS[check_name(m, 'metric', RANK_METRICS)]
     return {m.__name__: m for m in check_several(metrics, 'metrics', check)}
 
 # %% ../../nbs/see/metrics.ipynb #139456c6
 @patch(as_prop=True)
 def noise(self:Spectrum)->torch.Tensor: # (...)
     "Compute the size of rounding noise among the singular values."
-    size, eps = max(self.shape), torch.finfo(self.dtype if self.dtype == torch.float64 else torch.float32).eps
+    size = max(self.shape)
+    eps = torch.finfo(self.dtype if self.dtype == torch.float64 else torch.float32).eps
     return torch.maximum(size*eps*self.s[..., 0], math.sqrt(size)*eps*torch.as_tensor(self.norm).to(self.s))
 
 @rank_metric
@@ -158,10 +165,13 @@ def renyi_rank(
     s = x.s
     p = (s/s[..., :1].clamp_min(torch.finfo(s.dtype).tiny))**power
     p = p/p.sum(-1, keepdim=True).clamp_min(1)
-    if   alpha == 1: r = torch.special.entr(p).sum(-1).exp()
-    elif alpha == 0: r = (p > 0).sum(-1).double()
+    if alpha == 1:
+        r = torch.special.entr(p).sum(-1).exp()
+    elif alpha == 0:
+        r = (p > 0).sum(-1).double()
     elif math.isinf(alpha): r = 1/p.amax(-1)
-    else: r = (p**alpha).sum(-1)**(1/(1-alpha))
+    else:
+        r = (p**alpha).sum(-1)**(1/(1-alpha))
     return torch.where(s[..., 0] > 0, r, 0.)
 
 # %% ../../nbs/see/metrics.ipynb #a7e36d82
@@ -222,7 +232,9 @@ def token_residual(
     mask=None, # Attention mask (..., tokens), 0 at padding; all tokens are real when None
 ): # float, or a tensor (...)
     "Measure how far the tokens of each text are from being all alike (Dong et al. 2021)."
-    size, x = lambda x: x.square().sum((-2, -1)).sqrt(), to_float64(as_matrix(x))
+    def size(x):
+        return x.square().sum((-2, -1)).sqrt()
+    x = to_float64(as_matrix(x))
     real = torch.ones_like(x[..., :1]) if mask is None else torch.as_tensor(mask).to(x)[..., None]
     x = x*real
     mean = x.sum(-2, keepdim=True)/real.sum(-2, keepdim=True).clamp_min(1)
@@ -255,7 +267,8 @@ def mp_spectrum(
     std:float=1., # Standard deviation of the entries
 )->torch.Tensor: # Expected singular values (min(m, n),), descending
     "Compute the singular values expected of an m x n matrix of noise (Marchenko & Pastur 1967)."
-    k, K = min(m, n), max(m, n)
+    k = min(m, n)
+    K = max(m, n)
     q = k/K
     th = (np.arange(20_000)+.5)*np.pi/20_000
     lam = 1+q+2*np.sqrt(q)*np.cos(th)
@@ -271,7 +284,8 @@ def acting_weight(
     "Read the matrix that a linear layer acts with off its outputs."
     like = next(module.parameters())
     eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
-    with set_attr(module.modules(), 'training', False): return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
+    with set_attr(module.modules(), 'training', False):
+        return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
 
 # %% ../../nbs/see/metrics.ipynb #e89e0e9a
 def finite_weights(
@@ -286,7 +300,8 @@ def finite_weights(
             raise ValueError(f"{l.name} is quantised ({type(l.module).__name__}), without weights that we can read: "
                 "pass the model as it was before")
         if p.is_meta: raise ValueError(f"{l.name} is on the meta device, without numbers: load the weights first")
-    adapted = lambda l: any(hasattr(m, 'base_layer') for m in l.module.modules())
+    def adapted(l):
+        return any(hasattr(m, 'base_layer') for m in l.module.modules())
     ws = {l.name: acting_weight(l.module) if adapted(l) else l.weight for l in layers}
     for n, w in ws.items(): check_finite(w, n)
     return ws
@@ -297,7 +312,8 @@ def weight_spectra(
 )->dict: # Name -> `Spectrum`, on the CPU
     "Compute the `Spectrum` of each weight, eight of one shape at a time."
     shapes, got = {}, {}
-    for n, w in ws.items(): shapes.setdefault(w.shape, []).append(n)
+    for n, w in ws.items():
+        shapes.setdefault(w.shape, []).append(n)
     for names in (ns[i:i + 8] for ns in shapes.values() for i in range(0, len(ns), 8)):
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
@@ -339,13 +355,15 @@ def plot_spectra(
     roles=None, # One role or several; all when None
 ): # Array of matplotlib axes, one a role
     "Draw the singular values of every linear layer beside those of noise."
-    layers, sp = linears(model, roles), weight_spectra(finite_weights(model, roles))
+    layers = linears(model, roles)
+    sp = weight_spectra(finite_weights(model, roles))
     names = list(dict.fromkeys(l.role for l in layers))
     depth = max(l.layer for l in layers)+1
     axs = panels(len(names))
     for ax, role in zip(axs, names):
         for l in (l for l in layers if l.role == role):
-            o, (m, n) = sp[l.name], l.shape
+            o = sp[l.name]
+            m, n = l.shape
             at = (np.arange(len(o.s))+.5)/len(o.s)
             ax.plot(at, o.s/max(mp_edge(o), 1e-30), color=plt.cm.viridis(1-(l.layer+1)/depth))
             ax.plot(at, mp_spectrum(m, n)/(math.sqrt(m)+math.sqrt(n)), 'k--', lw=.8)
@@ -362,14 +380,16 @@ def plot_ranks(
     if not isinstance(reports, dict): reports = {metric: reports}
     reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k, r in reports.items()}
     if not reports: raise ValueError("no report to draw: the dictionary is empty")
-    for r in reports.values(): check_name(metric, 'column', [k for k in r.select_dtypes('number') if k != 'layer'])
+    for r in reports.values():
+        check_name(metric, 'column', [k for k in r.select_dtypes('number') if k != 'layer'])
     top = np.nanmax([r[metric].max() for r in reports.values()]+[-np.inf])
     if not np.isfinite(top):
         where = ' where layers are dense' if metric == 'factor_rank' else ''
         raise ValueError(f"there is no {metric} to draw: it is NaN or infinite{where}")
     axs = panels(len(reports), width=4.2, height=3)
     for ax, (title, r) in zip(axs, reports.items()):
-        for role, g in r.groupby('role', sort=False): ax.plot(g.layer, g[metric], marker='o', label=role)
+        for role, g in r.groupby('role', sort=False):
+            ax.plot(g.layer, g[metric], marker='o', label=role)
         ax.set(title=title, xlabel='layer', ylabel=metric, ylim=(0, 1.05*top), xticks=sorted(set(r.layer)))
     axs[-1].legend(fontsize='small', loc='center left', bbox_to_anchor=(1, .5))
     return axs

@@ -20,7 +20,8 @@ def noise_deviation(
 )->float: # In standard deviations; positive when it is larger than noise has it
     "Measure how far the largest singular value of a matrix is from that of noise (Johnstone 2001)."
     m, n = map(math.sqrt, shape)
-    mu, tau = (m+n)**2, (m+n)*(1/m+1/n)**(1/3)
+    mu = (m+n)**2
+    tau = (m+n)*(1/m+1/n)**(1/3)
     return ((m*n)**2/stable_rank - mu + 1.2065*tau)/(1.268*tau)
 
 # %% ../../nbs/see/verdict.ipynb #561c6e1f
@@ -56,11 +57,13 @@ def verdict(
     "Say in words what stands out in the weights of an encoder."
     report = rank_report(model) if isinstance(model, nn.Module) else model
     needs = ['name', 'layer', 'role', 'shape', 'stable_rank', 'energy_rank_90', 'break_even', 'factor_rank']
-    if missing := [c for c in needs if c not in report]:
+    missing = [c for c in needs if c not in report]
+    if missing:
         raise ValueError(f"the report has no column {missing[0]!r}: add it to the metrics of `rank_report`")
     says = []
     for _, row in report.iterrows():
-        rank, limit = row.energy_rank_90, row.break_even if math.isnan(row.factor_rank) else row.factor_rank
+        rank = row.energy_rank_90
+        limit = row.break_even if math.isnan(row.factor_rank) else row.factor_rank
         kept = rank/limit
         finding = 'can be truncated' if kept <= .5 else 'saves little'
         why = f"90 % of its energy need rank {rank:.0f}, {kept:.0%} of its weights"

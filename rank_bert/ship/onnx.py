@@ -32,9 +32,12 @@ def fold_maps(
 )->bool: # Is all that stands behind the tokens now a pooling, perhaps with a normalisation?
     "Move linear maps from behind the pooling of a sentence encoder onto its tokens, where they do the same."
     (first, pool, *rest), maps = st.named_children(), []
-    linear = lambda m: is_a(m, 'Dense') and isinstance(m.activation_function, nn.Identity)
-    while rest and linear(rest[0][1]): maps.append(rest.pop(0))
-    if not is_a(pool[1], 'Pooling') or not all(is_a(m, 'Normalize') for _, m in rest): return False
+    def linear(m):
+        return is_a(m, 'Dense') and isinstance(m.activation_function, nn.Identity)
+    while rest and linear(rest[0][1]):
+        maps.append(rest.pop(0))
+    if not is_a(pool[1], 'Pooling') or not all(is_a(m, 'Normalize') for _, m in rest):
+        return False
     if maps and pool[1].pooling_mode not in _AVERAGES: return False
     for _, m in maps:
         m.module_input_name = m.module_output_name = 'token_embeddings'
@@ -51,9 +54,12 @@ class TextGraph(nn.Module):
     ):
         super().__init__()
         self.model = copy.deepcopy(as_written(check_whole(model), cast=False)).float().cpu().eval()
-        self.enc, self.family = (view := Encoder(self.model)).base, view.family
+        view = Encoder(self.model)
+        self.enc = view.base
+        self.family = view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
-        with torch.no_grad(): z, self.kind = prediction_of(self.model, self.sample(2, 4))
+        with torch.no_grad():
+            z, self.kind = prediction_of(self.model, self.sample(2, 4))
         if Encoder(model).kind == 'ranking': self.kind = 'ranking' # its CrossEncoder says so
         if not KINDS[self.kind].exported:
             raise ValueError(f'{self} gives {KINDS[self.kind].answers}, and we export no graph of these: export the '
@@ -66,8 +72,10 @@ class TextGraph(nn.Module):
 
     def forward(self, *tensors):
         x = dict(zip(self.inputs, tensors))
-        if not self.family.batch_first: x['attention_mask'] = x['attention_mask'].float() # XLNet subtracts it from 1
-        if not KINDS[self.kind].vector: return prediction_of(self.model, x)[:1]
+        if not self.family.batch_first:
+            x['attention_mask'] = x['attention_mask'].float() # XLNet subtracts it from 1
+        if not KINDS[self.kind].vector:
+            return prediction_of(self.model, x)[:1]
         out = embedding_features(self.model, x)
         return (out['sentence_embedding'], out['token_embeddings'])[:len(self.outputs)]
 
@@ -85,14 +93,17 @@ def trace(
     graph:TextGraph, # What to trace
 )->torch.export.ExportedProgram: # Its operations, at any batch size and length
     "Trace a model in PyTorch."
-    x, dims = graph.sample(3, 11), dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
+    x = graph.sample(3, 11)
+    dims = dict.fromkeys((0, 1), torch.export.Dim.DYNAMIC)
     run = partial(torch.export.export, graph, tuple(x.values()), dynamic_shapes=((dims,)*len(x),))
     try: program = run()
     except RuntimeError: program = run(strict=True) # reads the code, and may leave open a size that running it fixes
-    aten, attention = torch.ops.aten, torch.ops.aten.scaled_dot_product_attention.default
+    aten = torch.ops.aten
+    attention = torch.ops.aten.scaled_dot_product_attention.default
     for n in program.graph.find_nodes(op='call_function', target=aten.reshape.default):
         if n.args[0].target is attention: # its parts lay out their result in another way, as for LayoutLMv3
-            with program.graph.inserting_before(n): n.update_arg(0, program.graph.call_function(aten.contiguous.default, n.args[:1]))
+            with program.graph.inserting_before(n):
+                n.update_arg(0, program.graph.call_function(aten.contiguous.default, n.args[:1]))
             n.args[0].meta = dict(n.args[0].args[0].meta)
     return program
 
@@ -116,18 +127,21 @@ def to_onnx(
         except (RuntimeError, ValueError, TypeError) as e: # both exporters' own errors are RuntimeErrors
             raise ValueError(f'{graph} cannot be exported: {shorten_error(e.__cause__ or e)}') from e
     m.graph.output.reverse() # those that take the first output of an encoder expect the tokens
-    for o in (m.graph, *m.graph.node, *m.graph.input, *m.graph.output): del o.metadata_props[:]
+    for o in (m.graph, *m.graph.node, *m.graph.input, *m.graph.output):
+        del o.metadata_props[:]
     del m.graph.value_info[:], m.functions[:]
-    mark = lambda a: digest(np.ascontiguousarray(a))
+    def mark(a): return digest(np.ascontiguousarray(a))
     weights = {n: p.detach().numpy() for n, p in graph.enc.named_parameters() if p.ndim == 2}
     named = {mark(v): n for n, w in weights.items() for v in (w, w.T)}
-    renamed, taken = {}, {t.name for t in m.graph.initializer}
+    renamed = {}
+    taken = {t.name for t in m.graph.initializer}
     for t in m.graph.initializer:
         name = named.get(mark(numpy_helper.to_array(t))) if len(t.dims) == 2 else None
         if name is None or name in taken: continue
         renamed[t.name] = t.name = name
         taken.add(name)
-    for n in m.graph.node: n.input[:] = [renamed.get(k, k) for k in n.input]
+    for n in m.graph.node:
+        n.input[:] = [renamed.get(k, k) for k in n.input]
     fuse(m, fusions)
     onnx.save(m, str(file))
     return cut
@@ -141,7 +155,8 @@ def check_graph(
     gaps = []
     for size in ((1, 1), (1, 2), (5, 17)):
         x = graph.sample(*size)
-        with torch.no_grad(): want = graph(*x.values())[0].numpy()
+        with torch.no_grad():
+            want = graph(*x.values())[0].numpy()
         gaps.append(float(abs(run({k: v.numpy() for k, v in x.items()}) - want).max()/max(1, abs(want).max())))
         if not gaps[-1] <= 1e-4: # where outputs are near 1
             raise ValueError(f'{graph} cannot be exported: at {size[0]} x {size[1]} tokens its graph differs from '
@@ -170,12 +185,15 @@ def quantize_onnx(
         import onnx
         from onnx import TensorProto, helper, numpy_helper
         from onnxruntime.quantization import QuantType, quantize_dynamic
-    m, node = onnx.load(str(source)), helper.make_node
-    g, users = m.graph, [k for n in m.graph.node for k in n.input]
+    m = onnx.load(str(source))
+    node = helper.make_node
+    g = m.graph
+    users = [k for n in m.graph.node for k in n.input]
     tables = {t.name: t for t in g.initializer
               if len(t.dims) == 2 and t.dims[0] >= LEAST_ROWS and users.count(t.name) == 1}
     for i, n in reversed([*enumerate(g.node)]):
-        if n.op_type != 'Gather' or (k := n.input[0]) not in tables: continue
+        if n.op_type != 'Gather' or (k := n.input[0]) not in tables:
+            continue
         for name, v in zip((f'{k}_int8', f'{k}_scale'), int8_rows(numpy_helper.to_array(tables[k]))):
             g.initializer.append(numpy_helper.from_array(v, name))
         q, f, s = (f'{n.output[0]}_row_{o}' for o in ('int8', 'float', 'scale')) # the quantiser's names lack 'row'

@@ -89,23 +89,28 @@ class Predictor(TagsAndRanks):
     def outputs(self, texts, bs=32, prompt=None):
         """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
         word and text for tags. Raise `ValueError` if one is not finite."""
-        texts, bs = text_rows(texts, self.settings.get('texts')), check_count(bs, 'bs')
+        texts, bs = text_rows(texts, 0 if self._tags else self.settings.get('texts')), check_count(bs, 'bs')
+        words = bool(self._tags and texts) and not isinstance(texts[0], str)
         res, add = [None]*len(texts), self.settings.get('prompt', '') if prompt is None else prompt
         if not self._tags: res = np.empty((len(texts), self.size), np.float32)
         for start in range(0, len(texts), self.at_once):
-            some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
-            encodings = [e for i in range(0, len(some), 64) for e in self.tokenizer.encode_batch(some[i:i+64])]
+            some = texts[start:start+self.at_once]
+            if not words: some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in some]
+            batches = (some[i:i+64] for i in range(0, len(some), 64))
+            encodings = [e for o in batches for e in self.tokenizer.encode_batch(o, is_pretokenized=words)]
             for b, z in self._run(encodings, bs):
                 check_answers(z, [texts[start+i] for i in b])
                 if not self._tags: res[[start+i for i in b]] = z
                 else:
                     for i, o in zip(b, z):
-                        starts = word_starts(encodings[i], some[i], self._prefix)
+                        starts = self._starts(encodings[i], some[i])
                         res[start+i] = self._unpadded(o, len(starts))[starts == 1]
         if not self._tags: return res
         z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
         for row, o in zip(z, res): row[:len(o)] = o
         return z
+
+    def _starts(self, e, text): return word_starts(e, text, self._prefix, self.settings.get('unknown_id'))
 
     def _unpadded(self, z, n): return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
 

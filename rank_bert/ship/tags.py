@@ -8,43 +8,46 @@ Docs: https://rank-bert.github.io/rank_bert/ship/tags.html.md"""
 __all__ = []
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0003
-from bisect import bisect
-from itertools import accumulate
 import numpy as np
-from ..checks import check_answers, check_count, check_name, check_texts
+from ..checks import check_answers, check_count, check_name, check_texts, text_rows
 from ..models.answers import KINDS, word_starts
+from ..models.spans import entities, has_heads
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0010
-def spans_of(e, p, text, labels, prefix): # prefix in a list: the first piece of a word decides
+def spans_of(e, p, text, labels, starts=None): # of `word_starts`: the first piece decides for its word
     "Find the entities in a window of a text."
-    pieces, found, starts = [], [], word_starts(e, text, *prefix) if prefix else None
+    pieces = [] # tag, score, start and end
     for i, (start, end) in enumerate(e.offsets):
         if e.special_tokens_mask[i]: continue
-        if prefix and pieces and not starts[i]: pieces[-1][3] = end
-        else: pieces.append([labels[k := int(p[i].argmax())], float(p[i, k]), start, end])
-    for label, score, start, end in pieces:
-        begins, name = (label[0] == 'B', label[2:]) if label[:2] in ('B-', 'I-') else (False, label)
-        if not found or name != found[-1][0] or begins: found.append([name, [], start, end])
-        found[-1][1].append(score)
-        found[-1][3] = end
-    return [dict(entity_group=name.split('-', 1)[-1], score=float(np.mean(scores)), word=text[start:end], start=start, end=end)
-        for name, scores, start, end in found if name != 'O']
+        if starts is not None and pieces and not starts[i]:
+            pieces[-1][3] = end
+        else:
+            pieces.append([labels[k := int(p[i].argmax())], float(p[i, k]), start, end])
+    found = []
+    for kind, a, b in entities([o[0] for o in pieces], has_heads(labels)):
+        score = float(np.mean([o[1] for o in pieces[a:b + 1]]))
+        start = pieces[a][2]
+        end = pieces[b][3]
+        found.append(dict(entity_group=kind, score=score, word=text[start:end], start=start, end=end))
+    return found
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0012
 def without_overlaps(spans):
     "Keep the longest of spans that overlap, and of two that are as long the one with the higher score."
     kept = []
     for o in sorted(spans, key=lambda o: o['start']):
-        if not kept or o['start'] >= kept[-1]['end']: kept.append(o)
-        else: kept[-1] = max(kept[-1], o, key=lambda o: (o['end'] - o['start'], o['score']))
+        if not kept or o['start'] >= kept[-1]['end']:
+            kept.append(o)
+        else:
+            kept[-1] = max(kept[-1], o, key=lambda o: (o['end'] - o['start'], o['score']))
     return kept
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0015
-def tag_words(tags, e, p, words, labels):
-    "Write the tags of the words that begin in a window."
-    ends = list(accumulate(len(o) + 1 for o in words))
-    for i in reversed(range(len(e.ids))): # the first piece decides
-        if not e.special_tokens_mask[i] and (end := e.offsets[i][1]): tags[bisect(ends, end - 1)] = labels[int(p[i].argmax())]
+def tag_words(tags, e, p, labels):
+    "Write the tags of the words in a window."
+    for word, o in reversed([*zip(e.word_ids, p)]): # the first piece decides
+        if word is not None:
+            tags[word] = labels[int(o.argmax())]
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0025
 class TagsAndRanks:
@@ -53,7 +56,8 @@ class TagsAndRanks:
         "Put the candidates of a query in order, the best first: `corpus_id`, its place in the list, and `score` of each."
         if self.size != 1 or self.settings.get('texts') == 1 or KINDS[self.kind].method != 'predict':
             raise ValueError(f"{self.folder} holds no reranker, which gives one score for a pair of texts")
-        if not (candidates := check_texts(candidates, 'candidates')): raise ValueError('there are no candidates to rank')
+        candidates = check_texts(candidates, 'candidates')
+        if not candidates: raise ValueError('there are no candidates to rank')
         scores = self.predict_proba([(query, o) for o in candidates], bs)[:, 0]
         return [dict(corpus_id=int(i), score=float(scores[i])) for i in np.argsort(-scores, kind='stable')]
 
@@ -62,17 +66,20 @@ class TagsAndRanks:
         Of texts that are lists of words, give the tag of each word. Long texts are read in overlapping windows."""
         self._require('tag')
         check_name(aggregation, 'aggregation', ['simple', 'first'])
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        lists = bool(texts) and not isinstance(texts[0], str)
-        each = check_texts([' '.join(check_texts(o, 'words')) for o in texts] if lists else texts)
-        encodings = self.tokenizer.encode_batch(each)
-        windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)]
-        found, prefix = [None]*len(windows), aggregation == 'first' and [self._prefix]
+        each = text_rows(texts if isinstance(texts, str) else list(texts), 0)
+        lists = bool(each) and not isinstance(each[0], str)
+        encodings = self.tokenizer.encode_batch(each, is_pretokenized=lists)
+        in_order = -1 if self.settings['truncation_side'] == 'left' else 1 # of the text
+        windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)[::in_order]]
+        found = [None]*len(windows)
         for b, z in self._run([e for _, e in windows], check_count(bs, 'bs')):
             check_answers(z, [each[windows[k][0]] for k in b])
-            for k, o in zip(b, KINDS[self.kind].probabilities(z)): found[k] = self._unpadded(o, len(windows[k][1].ids))
-        res = [['O']*len(o) for o in texts] if lists else [[] for _ in each]
+            for k, o in zip(b, KINDS[self.kind].probabilities(z)):
+                found[k] = self._unpadded(o, len(windows[k][1].ids))
+        res = [['O']*len(o) for o in each] if lists else [[] for _ in each]
         for (i, e), p in reversed([*zip(windows, found)]): # the first window that has a word decides
-            if lists: tag_words(res[i], e, p, texts[i], self.labels)
-            else: res[i] = spans_of(e, p, each[i], self.labels, prefix) + res[i]
+            if lists: tag_words(res[i], e, p, self.labels)
+            else:
+                starts = self._starts(e, each[i]) if aggregation == 'first' else None
+                res[i] = spans_of(e, p, each[i], self.labels, starts) + res[i]
         return [without_overlaps(o) if e.overflowing and not lists else o for o, e in zip(res, encodings)]

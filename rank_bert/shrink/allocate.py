@@ -38,7 +38,8 @@ def layer_choices(
     e = np.asarray(s.detach().cpu() if torch.is_tensor(s) else s, dtype=np.float64)**2
     if not np.isfinite(e).all():
         raise ValueError(f"the spectrum of {name} has {(~np.isfinite(e)).sum()} NaN or infinite values")
-    e, ranks = np.concatenate([e[::-1].cumsum()[::-1], [0.]]), _ranks_to_try(m, n, cost, multiple_of, fixed)
+    e = np.concatenate([e[::-1].cumsum()[::-1], [0.]])
+    ranks = _ranks_to_try(m, n, cost, multiple_of, fixed)
     errors = np.array([0. if r is None else e[min(r, len(e)-1)] for r in ranks])
     return Choices(ranks, np.array([cost(r, m, n) for r in ranks]), errors, e[0])
 
@@ -46,8 +47,10 @@ def layer_choices(
 ALLOCATORS = Registry('allocator') # f(choices, capacity) -> indices, or (indices, lower bound); a list of `Choices`
 
 # %% ../../nbs/shrink/allocate.ipynb #00alloc5
-def _total_cost(choices, picks): return sum(c.costs[i] for c, i in zip(choices, picks))
-def _total_error(choices, picks): return float(sum(c.errors[i] for c, i in zip(choices, picks)))
+def _total_cost(choices, picks):
+    return sum(c.costs[i] for c, i in zip(choices, picks))
+def _total_error(choices, picks):
+    return float(sum(c.errors[i] for c, i in zip(choices, picks)))
 
 # %% ../../nbs/shrink/allocate.ipynb #a7a11a54
 def _last_affordable(pick, steps, choices, capacity):
@@ -62,7 +65,8 @@ def _last_affordable(pick, steps, choices, capacity):
 @ALLOCATORS.add('uniform')
 def uniform(choices, capacity):
     "Give every layer the same fraction of its dense cost."
-    pick = lambda c, f: max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
+    def pick(c, f):
+        return max(0, np.searchsorted(c.costs, f*c.costs[-1]*(1+1e-12), side='right')-1)
     return _last_affordable(pick, np.unique(np.concatenate([c.costs/c.costs[-1] for c in choices])), choices, capacity)
 
 # %% ../../nbs/shrink/allocate.ipynb #5fbc1db2
@@ -70,19 +74,24 @@ def uniform(choices, capacity):
 def energy(choices, capacity):
     "Give every layer the rank that keeps a common fraction of its energy."
     rel = {id(c): (c.errors/max(c.energy, 1e-300)).round(12) for c in choices} # equal layers, equal to the last bit
-    pick = lambda c, x: min(len(c.ranks)-1, int((rel[id(c)] > x).sum()))
+    def pick(c, x):
+        return min(len(c.ranks)-1, int((rel[id(c)] > x).sum()))
     return _last_affordable(pick, np.unique(np.concatenate(list(rel.values())))[::-1], choices, capacity)
 
 # %% ../../nbs/shrink/allocate.ipynb #0e495fb5
 def _priced(choices, capacity):
     "Find the cheapest affordable picks under a common price, the price, and the best lower bound on the error."
     K, rows = max(len(c.ranks) for c in choices), np.arange(len(choices))
-    pad = lambda x: np.pad(np.asarray(x, float), (0, K-len(x)), mode='edge')
+    def pad(x):
+        return np.pad(np.asarray(x, float), (0, K-len(x)), mode='edge')
     costs, errors = np.stack([pad(c.costs) for c in choices]), np.stack([pad(c.errors) for c in choices])
     def at(lam):
         i = (errors+lam*costs).argmin(1)
         return i, costs[rows, i].sum(), (errors+lam*costs)[rows, i].sum()-lam*capacity
-    lo, hi, bound, price = 0., 1., at(0.)[2], 0.
+    lo = 0.
+    hi = 1.
+    bound = at(0.)[2]
+    price = 0.
     while at(hi)[1] > capacity and hi < 1e300: hi *= 4
     for _ in range(200):
         lam = (lo+hi)/2
@@ -101,11 +110,13 @@ def _spend_rest(choices, picks, capacity):
     while True:
         best, move = 0., None
         for k, (c, i) in enumerate(zip(choices, picks)):
-            extra, gain = c.costs[i+1:]-c.costs[i], c.errors[i]-c.errors[i+1:]
+            extra = c.costs[i+1:]-c.costs[i]
+            gain = c.errors[i]-c.errors[i+1:]
             ok = (extra <= left)&(gain > 0)
             if not ok.any(): continue
             rate = np.where(ok, gain/np.maximum(extra, 1e-12*capacity), 0)
-            if rate.max() > best: best, move = rate.max(), (k, i+1+int(rate.argmax()))
+            if rate.max() > best:
+                best, move = rate.max(), (k, i+1+int(rate.argmax()))
         if move is None: return picks
         k, i = move
         left -= choices[k].costs[i]-choices[k].costs[picks[k]]
@@ -114,9 +125,11 @@ def _spend_rest(choices, picks, capacity):
 # %% ../../nbs/shrink/allocate.ipynb #00allocf
 def _knapsack(choices, keep, units, unit):
     "Find the best picks among `keep` by dynamic programming over `units` units of cost."
-    best, back = np.zeros(units+1), []
+    best = np.zeros(units+1)
+    back = []
     for c, ks in zip(choices, keep):
-        new, arg = np.full(units+1, np.inf), np.zeros(units+1, np.int16)
+        new = np.full(units+1, np.inf)
+        arg = np.zeros(units+1, np.int16)
         for k in ks:
             w = int(c.costs[k])//unit
             if w > units: continue
@@ -126,7 +139,8 @@ def _knapsack(choices, keep, units, unit):
             arg[w:][better] = k
         best = new
         back.append(arg)
-    picks, b = [], int(best.argmin())
+    picks = []
+    b = int(best.argmin())
     for c, arg in zip(reversed(choices), reversed(back)):
         picks.append(int(arg[b]))
         b -= int(c.costs[picks[-1]])//unit
@@ -179,7 +193,8 @@ def smallest_budget(
     multiple_of:int=1, # As for `allocate`
 )->float: # Fraction of the cost; above 1 where fixed ranks are past break-even
     "Compute the smallest budget that a plan can meet."
-    price, fixed = get_cost(cost), RankPlan(fixed_ranks or {}, shapes)
+    price = get_cost(cost)
+    fixed = RankPlan(fixed_ranks or {}, shapes)
     check_count(multiple_of, 'multiple_of')
     lowest = {n: _ranks_to_try(*s, price, multiple_of, (fixed[n],) if n in fixed else ())[0] for n, s in shapes.items()}
     return sum(price(lowest[n], *s) for n, s in shapes.items())/sum(price(None, *s) for s in shapes.values())
@@ -209,7 +224,9 @@ def allocate(
 )->RankPlan: # Costs at most `budget`; has an `error`, and a `gap` where the allocator knows one
     "Choose a rank for every layer under a budget."
     check_fraction(budget, 'budget')
-    f, price, shapes = ALLOCATORS.find(how), get_cost(cost), {n: tuple(s) for n, s in shapes.items()}
+    f = ALLOCATORS.find(how)
+    price = get_cost(cost)
+    shapes = {n: tuple(s) for n, s in shapes.items()}
     if odd := set(spectra)^set(shapes):
         raise ValueError(f"spectra and shapes must name the same layers, only one has {min(odd)!r}")
     if not shapes: raise ValueError("spectra and shapes are empty: there is no layer to allocate ranks to")
@@ -221,5 +238,6 @@ def allocate(
     capacity = budget*(1+2e-12)*sum(price(None, *s) for s in shapes.values()) # a little more, for rounding
     picks = f(choices, capacity)
     picks, bound = picks if isinstance(picks, tuple) else (picks, None)
-    error, ranks = _total_error(choices, picks), {n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}
+    error = _total_error(choices, picks)
+    ranks = {n: c.ranks[i] for n, c, i in zip(shapes, choices, picks)}
     return RankPlan(ranks, shapes, error, None if bound is None else max(0., error-bound))

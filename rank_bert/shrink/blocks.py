@@ -25,8 +25,12 @@ def blocks_of(
     x:dict, # Inputs of one batch
 )->list: # `Block`s in the order of computation
     "Run a batch through an encoder, and find its blocks and the stages of each."
-    enc, blocks, done, last = Encoder(model), {}, set(), None
-    layers, modules = enc.layers(), dict(enc.base.named_modules())
+    enc = Encoder(model)
+    blocks = {}
+    done = set()
+    last = None
+    layers = enc.layers()
+    modules = dict(enc.base.named_modules())
     calls, order = Counter(), []
     count = [(m, lambda args, kwargs, m=m: calls.update([m])) for m in modules.values()]
     see = [(l.module, lambda args, kwargs, out, l=l: order.append((l, args[0]))) for l in layers]
@@ -37,8 +41,10 @@ def blocks_of(
             beside = {o.module for o in layers if o.layer == l.layer}
             name = min((o for o in once if beside <= o[1]), key=lambda o: len(o[1]))[0] # the smallest around them
             stages = blocks.setdefault(name, [])
-            if stages and last is given: stages[-1].layers.append(l.name)
-            else: stages.append(Stage([l.name], calls[l.module]))
+            if stages and last is given:
+                stages[-1].layers.append(l.name)
+            else:
+                stages.append(Stage([l.name], calls[l.module]))
         done.add(l.name)
         last = given
     return [Block(n, stages) for n, stages in blocks.items()]
@@ -47,13 +53,16 @@ def blocks_of(
 class BlockCall:
     "Arguments of one call of a block, to repeat it with other hidden states."
     def __init__(self, args, kwargs):
-        self.args, self.kwargs = list(args), dict(kwargs)
+        self.args = list(args)
+        self.kwargs = dict(kwargs)
         places = [(self.args, i) for i in range(len(args))] + [(self.kwargs, k) for k in kwargs]
         found = [(d, k) for d, k in places if self.hidden_in([d[k]], None) is not None]
-        if not found: raise ValueError("no module holds a whole layer of this encoder, so there is nothing to refit block by "
-            "block: leave out refit, as in 'neurons+kfac'")
+        if not found:
+            raise ValueError("no module holds a whole layer of this encoder, so there is nothing to refit block by "
+                "block: leave out refit, as in 'neurons+kfac'")
         self.into, self.key = found[0]
-        self.hidden, self.into[self.key] = self.into[self.key], None
+        self.hidden = self.into[self.key]
+        self.into[self.key] = None
 
     def __call__(self, block, out):
         "Call `block` with the hidden states of `out`, what the block before it returned."
@@ -64,7 +73,8 @@ class BlockCall:
     @staticmethod
     def hidden_in(out, *default):
         "Find the hidden states in the output of a block, a tensor or a tuple."
-        hidden = lambda o: torch.is_tensor(o) and o.is_floating_point() and o.ndim in (2, 3)
+        def hidden(o):
+            return torch.is_tensor(o) and o.is_floating_point() and o.ndim in (2, 3)
         return out if torch.is_tensor(out) else next((o for o in out if hidden(o)), *default)
 
 # %% ../../nbs/shrink/blocks.ipynb #0refit68
@@ -73,7 +83,8 @@ def skipping(
     outs:dict, # Module -> what it returns
 ):
     "Make modules return something instead of computing."
-    for m in outs: m.forward = lambda *args, m=m, **kwargs: outs[m]
+    for m in outs:
+        m.forward = lambda *args, m=m, **kwargs: outs[m]
     try: yield
     finally:
         for m in outs: del m.forward
@@ -89,7 +100,8 @@ def record(cls:BlockCall, enc, names, x):
     def see(args, kwargs):
         calls.append(cls(args, kwargs))
         if len(calls) == len(names): raise StopForward
-    keep = lambda args, kwargs, out: outs.update(dict.fromkeys(others, out))
+    def keep(args, kwargs, out):
+        outs.update(dict.fromkeys(others, out))
     with hooked([(m, see) for m in (first, *others)], before=True), hooked([(first, keep)]), skipping(outs):
         try: Encoder(enc)(x)
         except StopForward: return calls

@@ -31,10 +31,15 @@ def least_texts(
     "Compute how many texts a guarantee needs."
     check_fraction(max_changed, 'max_changed', one=False)
     check_fraction(confidence, 'confidence', one=False)
-    low, high = check_count(changed, 'changed', 0), changed + 1
-    keeps = lambda n: stats.binom.cdf(changed, n, max_changed) <= 1 - confidence + 1e-15
+    low = check_count(changed, 'changed', 0)
+    high = changed + 1
+    def keeps(n):
+        return stats.binom.cdf(changed, n, max_changed) <= 1 - confidence + 1e-15
     while not keeps(high): low, high = high, 2*high
-    while high - low > 1: low, high = (low, mid) if keeps(mid := (low + high)//2) else (mid, high)
+    while high - low > 1:
+        mid = (low + high)//2
+        if keeps(mid): high = mid
+        else: low = mid
     return high
 
 # %% ../../nbs/shrink/bounds.ipynb #prom0018
@@ -52,7 +57,8 @@ def check_enough(
 # %% ../../nbs/shrink/bounds.ipynb #prom0025
 def _log_capital(losses, confidence):
     "Play the losses in random order; return them, the stakes, and log(1/(1 - confidence))."
-    x, config = np.random.default_rng(0).permutation(np.asarray(losses, float)), -np.log1p(-confidence)
+    x = np.random.default_rng(0).permutation(np.asarray(losses, float))
+    config = -np.log1p(-confidence)
     t = np.arange(1, len(x) + 1)
     mean = (.5 + x.cumsum())/(1 + t)
     variance = (.25 + ((x - mean)**2).cumsum())/(1 + t)
@@ -67,7 +73,9 @@ def upper_bound(
     x = np.asarray(losses, float)
     if x.ndim != 1 or not len(x) or not ((0 <= x) & (x <= 1)).all():
         raise ValueError(f"losses must be numbers from 0 to 1, one a text, got {losses!r:.60}")
-    if np.isin(x, (0, 1)).all(): return float(clopper_pearson(x.sum(), len(x), confidence))
+    if np.isin(x, (0, 1)).all():
+        return float(clopper_pearson(x.sum(), len(x), confidence))
     x, stakes, config = _log_capital(x, confidence)
-    misses = lambda m: config - np.log1p(stakes*(m - x)).cumsum().max()
+    def misses(m):
+        return config - np.log1p(stakes*(m - x)).cumsum().max()
     return 1. if misses(1.) >= 0 else float(optimize.brentq(misses, max(x.min(), 1e-9), 1., xtol=1e-9))

@@ -90,7 +90,7 @@ def choose(
     config = replace(config, cost=cost or config.cost, multiple_of=multiple_of or config.multiple_of)
     step, allocator = replace(step, config=config), default_allocator(config.allocator, method, bool(kinds))
     measure = partial(cost_for, job.dense, config.cost)
-    price = measure() if callable(config.cost) or config.cost == 'params' else job.cached('cost', config.cost, measure)
+    price = measure() if callable(config.cost) or config.cost == 'params' else job.cache.find('cost', config.cost, measure)
     fixed, whole = expand_fixed_ranks(step.model, config.fixed_ranks), shapes_of(job.dense)
     asked = dict(cost=price, fixed_ranks=fixed, multiple_of=config.multiple_of)
     thin, stats, spent = step.model, None, 0.
@@ -100,7 +100,7 @@ def choose(
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
             same = {n: d.factors[n] for n, shape in shapes_of(thin).items() if shape == d.shapes[n]}
             if job.once: # the rest is of the dense model, or has done its work
-                job.cache = {k: v for k, v in job.cache.items() if k == 'cost'}
+                job.cache.keep_only('cost')
                 for s in stats.values(): s.pop('covariance', None)
                 release_memory()
             d = Decomposition(thin, method, stats, progress=job.progress, known=same, seed=config.seed)

@@ -10,7 +10,8 @@ __all__ = ['SEARCHES', 'compress']
 # %% ../../nbs/shrink/compress.ipynb #41855a77
 import torch, torch.nn as nn
 from fastcore.meta import delegates
-from ..models.hooks import as_written
+from ..models.hooks import as_written, with_own_modules
+from ..models.kinds import Encoder
 from ..settings import CompressConfig
 from .calibrate import Calibration
 from .decomposition import Decomposition
@@ -35,12 +36,10 @@ def compress(
     "Shrink an encoder by a recipe."
     config = CompressConfig(budget, **kwargs)
     if config.speedup: engine_of(config.speed_engine)
-    job = Job(as_written(model, cast=False), data, config, progress, once=config.limit not in SEARCHES)
-    parts = parse(default_recipe(job, config) if recipe is None else recipe)
-    wants = [p.statistics for p in parts if p.needs]
-    job.statistics = None if None in wants else tuple(dict.fromkeys(k for w in wants for k in w))
+    model = as_written(model, cast=False)
+    parts = parse(default_recipe(model, data, config) if recipe is None else recipe)
+    job = Job(model, data, config, progress, parts, once=config.limit not in SEARCHES)
     job.check(parts, config)
-    if progress is not False: job.parts = parts
     return SEARCHES.get(config.limit, run)(job, parts, config).model
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01
@@ -48,15 +47,17 @@ compress.__delwrap__ = CompressConfig # its comments say what the settings mean,
 
 # %% ../../nbs/shrink/compress.ipynb #24com009
 def default_recipe(
-    job:Job, # With model and data
+    model:nn.Module, # A transformers model, or any module that contains one
+    data, # As for `compress`
     config:CompressConfig, # Limit, and how to keep it
 )->str:
     "Choose the best recipe that a model, what it learns from, and settings bear."
-    data, parts = job.data, job.encoder.feed_forwards
     if isinstance(data, Decomposition): return data.method
-    texts, whole = data is not None and not job.ready, False
-    if isinstance(data, Calibration): whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
+    enc = Encoder(with_own_modules(Encoder(model).model))
+    parts, ready = enc.feed_forwards, isinstance(data, Calibration)
+    texts, whole = data is not None and not ready, False
+    if ready: whole = all(k in s for s in data.values() for k in NEURON_STATISTICS)
     dense = parts and all(type(l.module) is nn.Linear for f in parts for l in (*f.inner, f.outer))
     narrows = dense and (texts or whole) and config.allocator in ('default', 'optimal')
     narrows = narrows and getattr(config.cost, 'measure', True) # a table of times may not know other shapes
-    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*(texts and bool(job.encoder.blocks))
+    return 'neurons+'*bool(narrows) + 'kfac' + '+refit'*(texts and bool(enc.blocks))

@@ -27,7 +27,9 @@ def decomposition(
 ):
     "Register a function `f(weight, stats) -> Factors` as a decomposition method; it gets the `seed` if it asks for it."
     def _register(f):
-        f.needs, f.mean, f.nats = (needs,) if isinstance(needs, str) else tuple(needs), mean, nats
+        f.needs = (needs,) if isinstance(needs, str) else tuple(needs)
+        f.mean = mean
+        f.nats = nats
         return DECOMPOSITIONS.add(name)(f)
     return _register
 
@@ -49,8 +51,10 @@ def two_sided_factors(
     if lg is not None: a = lg.T@a
     if lc is not None: a = a@lc
     u, s, v = gram_svd(a)
-    if lg is not None: u = torch.linalg.solve_triangular(lg.T, u, upper=True)
-    if lc is not None: v = torch.linalg.solve_triangular(lc, v, upper=False, left=False)
+    if lg is not None:
+        u = torch.linalg.solve_triangular(lg.T, u, upper=True)
+    if lc is not None:
+        v = torch.linalg.solve_triangular(lc, v, upper=False, left=False)
     return Factors(u, s, v)
 
 # %% ../../nbs/shrink/decompose.ipynb #7909033e
@@ -83,11 +87,14 @@ def factorise(
     seed:int=42, # For a method that draws
 )->Factors: # Factors of the weight at full rank
     "Decompose the weight of a layer."
-    f, w, stats = DECOMPOSITIONS.find(method), linear.weight.detach(), Statistics(stats or {})
+    f = DECOMPOSITIONS.find(method)
+    w = linear.weight.detach()
+    stats = Statistics(stats or {})
     check_finite(w, name)
     if any(isinstance(v, dict) for v in stats.values()):
         raise ValueError("stats are those of one layer: pass calibration[name], not the whole calibration")
-    if missing := [k for k in f.needs if k not in stats]:
+    missing = [k for k in f.needs if k not in stats]
+    if missing:
         lacks = ', '.join(missing)
         raise ValueError(f"method {method!r} needs {lacks} of {name}: calibrate(model, batches) gives them")
     stats = stats.to(w.device)

@@ -27,6 +27,7 @@ from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
 from .refit import Refit
+from .judge import say_answers
 from ..registry import Registry, engine_forms
 
 # %% ../../nbs/shrink/decomposition.ipynb #491f133e
@@ -150,6 +151,7 @@ class CompressionRecord:
     kind:str = 'regression' # What the model answers, a key of `KINDS`: the loss is in its measure
     recipe:str = None # The whole recipe
     cut:int = 0 # Texts of which it learned one sentence, see `pieces`
+    answers:dict = None # What the dense model answers to the texts learned from and judged by, from `answers_to`
     words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
     guarantee:object = None # The `Guarantee` that it keeps, None where none was asked for
     speedup:object = None # The `Speedup` that was measured, None where none was asked for
@@ -173,6 +175,7 @@ def __str__(self:CompressionRecord):
         + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
         + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
         + (f'; learned one sentence of each of {self.cut:,} long texts' if self.cut else '')
+        + (f'; {say_answers(self.answers)}' if self.answers else '')
         + ''.join(f'; {o}' for o in (self.words, self.refit, self.heal) if o)
         + ''.join(f'. {o}' for o in (self.guarantee, self.speedup) if o))
 

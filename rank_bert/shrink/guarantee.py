@@ -198,13 +198,30 @@ def still_holds(
     return Check(verdict, float(x.sum()), len(x), lower, upper)
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0073
+def _in_order(dl): # batches of a loader, in the order of its data set
+    items = dl.dataset
+    if not hasattr(items, 'batch'): return dl.new(shuffle=False, drop_last=False)
+    return [items.batch(range(i, min(i + 512, len(items)))) for i in range(0, len(items), 512)]
+
+def unseen_texts(
+    learn, # A learner
+    like=None, # The same learner with its whole vocabulary, if some words were left out; texts are compared by its tokens
+)->list: # Batches of one text, without labels
+    "List the validation texts that are not among the training rows."
+    dls = (like or learn).dls
+    train, valid = ([tuple(x['input_ids'].tolist()) for x, _ in each_text(_in_order(o))] for o in (dls.train, dls.valid))
+    seen, rows = {*train}, choose_texts(_in_order(learn.dls.valid), None)
+    return [split_batch(rows[i])[0] for i, o in enumerate(valid) if o not in seen]
+
+def _text_key(text): return ' '.join(text.casefold().split()) # most tokenizers read these alike
+
 def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
     seed:int=42, # Which
-    grouped:bool=False, # Are texts pairs of a query and a candidate, which stay with their query?
+    kind:str=None, # Key of `KINDS`: the candidates of a 'ranking' stay with their query, and a tagger reads lists of words
 )->tuple: # What to fit to, and texts set aside; of batches, batches of one text
-    "Split texts at random, so that no text is on both sides."
+    "Split texts at random, so that no text is on both sides, not even in other capitals or with other spaces."
     check_count(n, 'n')
     if data is None:
         raise ValueError(f"{option('max_changed')} sets texts aside, and there are none: pass texts or batches as data")
@@ -212,12 +229,17 @@ def set_aside(
         warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside "
             "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
             "that it will read to be guaranteed for those")
-        return data, [split_batch(o)[0] for o in choose_texts(data.dls.valid, None)]
-    data = check_data(data)
+        aside, n = unseen_texts(data), len(choose_texts(data.dls.valid, None))
+        if not aside: raise ValueError("all validation texts are among the training rows too: bring others")
+        if len(aside) < n: warnings.warn(f"{n - len(aside):,} of the {n:,} validation texts are among the training rows "
+            "too: left out")
+        return data, aside
+    data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
-    key = (lambda o: o if isinstance(o, str) else tuple(o)) if texts else (
-        lambda o: tuple(split_batch(o)[0]['input_ids'][0].tolist()))
+    def key(o):
+        if not texts: return tuple(split_batch(o)[0]['input_ids'][0].tolist())
+        return _text_key(o) if isinstance(o, str) else tuple(map(_text_key, o))
     if not grouped: of = [*range(len(rows))]
     elif texts: of = np.unique([o[0] for o in rows], return_inverse=True)[1]
     else: of = group_numbers((split_batch(o)[0], None) for o in rows)

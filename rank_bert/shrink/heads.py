@@ -58,7 +58,8 @@ def best_mixings(
     lb:torch.Tensor=None, # Root (m, m) for `b`
 )->tuple: # Two mixings (heads, r, size), to multiply `a` and `b` by
     "Find the combinations of the features of a and b for which the product a^T b changes least."
-    a, b = a if la is None else a@la, b if lb is None else b@lb
+    a = a if la is None else a@la
+    b = b if lb is None else b@lb
     f = product_svd(a.mT, b)
     scale = torch.where(f.s > 1e-12*f.s[:, :1], f.s.clamp_min(1e-300).rsqrt(), 0)[:, :r, None]
     return scale*(f.right[:, :r]@b.mT), scale*(f.left[..., :r].mT@a.mT)
@@ -69,7 +70,8 @@ def _write_heads(a, heads, bias=None):
     for l, w in zip((a.query, a.key, a.value), heads):
         w = w.flatten(0, 1)
         l.weight.copy_(w[:, :-1])
-        if l.bias is not None: l.bias.copy_(w[:, -1])
+        if l.bias is not None:
+            l.bias.copy_(w[:, -1])
     a.output.weight.copy_(heads.output.transpose(0, 1).flatten(1))
     if bias is not None: a.output.bias.copy_(bias)
 
@@ -84,17 +86,23 @@ def truncate_heads(
     "Truncate the query-key and value-output circuits of every head to a rank."
     if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
-    enc, blocks, lx, lg = Encoder(new).base, _finite_attentions(new), None, None
+    enc = Encoder(new).base
+    blocks = _finite_attentions(new)
+    lx = None
+    lg = None
     for i, r in (rank if isinstance(rank, dict) else dict.fromkeys(range(len(blocks)), rank)).items():
         a = blocks[check_count(i, 'layer', least=0, most=len(blocks)-1)]
         check_count(r, f'the rank of the heads of layer {i}', most=a.size)
         if calibration is not None: # roots of what weighs the error: input with a 1 appended, gradient at the output
             s = calibration.needed(a.layers[0].name, 'truncate_heads', 'mean', 'covariance')
-            mean, cov = s['mean'].double(), s['covariance'].double()
+            mean = s['mean'].double()
+            cov = s['covariance'].double()
             one = Statistics(mean=torch.cat([mean, mean.new_ones(1)]), covariance=nn.functional.pad(cov, (0, 1, 0, 1)))
             g = calibration[a.layers[3].name].get('grad_second_moment')
-            lx, lg = damped_root(one.second_moment()), None if g is None else damped_root(g)
-        c, bias = head_matrices(a), a.output.bias
+            lx = damped_root(one.second_moment())
+            lg = None if g is None else damped_root(g)
+        c = head_matrices(a)
+        bias = a.output.bias
         tq, tk = best_mixings(c.query, c.key, r, lx, lx)
         to, tv = best_mixings(c.output.mT, c.value, r, lg, lx)
         small = Circuits(tq@c.query, tk@c.key, tv@c.value, c.output@to.mT)
@@ -110,7 +118,8 @@ def head_importance(
     "Predict what leaving out each head costs."
     found = []
     for a in _finite_attentions(model):
-        name, w = a.layers[3].name, head_matrices(a).output
+        name = a.layers[3].name
+        w = head_matrices(a).output
         s = calibration.needed(name, 'head_importance', 'weighted_covariance', 'grad_second_moment')
         c = s['weighted_covariance'].double().unflatten(0, (-1, a.size)).unflatten(2, (-1, a.size))
         c = c.diagonal(dim1=0, dim2=2).permute(2, 0, 1) # (heads, size, size)
@@ -128,16 +137,21 @@ def prune_heads(
     "Leave out whole attention heads."
     if calibration is not None: check_calibration(calibration, model)
     new = copy.deepcopy(model)
-    enc, blocks, gone = Encoder(new).base, _finite_attentions(new), {}
+    enc = Encoder(new).base
+    blocks = _finite_attentions(new)
+    gone = {}
     counts = [a.query.out_features//a.size for a in blocks]
     if not isinstance(heads, dict):
         check_count(heads, 'heads (one stays in every layer)', least=0, most=sum(counts)-len(counts))
         if calibration is None:
             raise ValueError("to find the least important heads, pass a calibration, or name the heads by layer, "
                 "as in {0: [1, 3]}")
-        costs, n, heads = head_importance(model, calibration), heads, {}
+        costs = head_importance(model, calibration)
+        n = heads
+        heads = {}
         order = sorted((v.item(), i, h) for i, vs in enumerate(costs) for h, v in enumerate(vs) if h != vs.argmax())
-        for _, i, h in order[:n]: heads.setdefault(i, []).append(h)
+        for _, i, h in order[:n]:
+            heads.setdefault(i, []).append(h)
     for i, hs in heads.items():
         n = counts[check_count(i, 'layer', least=0, most=len(counts)-1)]
         hs = hs if isinstance(hs, Iterable) else [hs]
@@ -145,7 +159,9 @@ def prune_heads(
         if len(gone[i]) == n: raise ValueError(f"all {n} heads of layer {i} would go: leave at least one")
     for i, drop in gone.items():
         if not drop: continue
-        a, c, bias = blocks[i], head_matrices(blocks[i]), blocks[i].output.bias
+        a = blocks[i]
+        c = head_matrices(blocks[i])
+        bias = blocks[i].output.bias
         if bias is not None and calibration is not None:
             name = a.layers[3].name
             best = 'weighted_mean' if 'weighted_mean' in calibration[name] else 'mean'

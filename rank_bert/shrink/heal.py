@@ -25,6 +25,7 @@ from ..models.batches import are_texts, batches_from, buckets, check_data, each_
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
+from .judge import changed_on, say_changed
 from .recipe import part
 
 # %% ../../nbs/shrink/heal.ipynb #89dd974d
@@ -137,6 +138,7 @@ class Heal:
     seconds:float # Time of the training
     kind:str # What the model answers, a key of `KINDS`: the divergence is in its measure
     stopped:bool = False # Did Ctrl-C end the training?
+    changed:dict = None # Answers that changed on the texts set aside, from `changed_on`
 
     @property
     def kept(self): return self.after < self.before
@@ -145,7 +147,7 @@ class Heal:
         moved = KINDS[self.kind].moved(self.before, self.after)
         how = ('' if self.kept else ' and undone') + ', until Ctrl-C,'*self.stopped
         return (f"healed{how} in {self.seconds/60:.1f} minutes ({self.steps:,} steps on {self.texts:,} texts): {moved} "
-            f"on {self.held_out:,} others")
+            f"on {self.held_out:,} others" + (f" ({say_changed(self.changed)})" if self.changed else ''))
 
 # %% ../../nbs/shrink/heal.ipynb #f6b69485
 @patch
@@ -180,7 +182,7 @@ def heal(
     lr:float=None, # Highest learning rate; default: 5e-4, or 1e-4 for a model wider than 512
     bs:int=16, # Texts in a batch
     tokens:float=None, # Weight of the error of all tokens' hidden states; default: 1 for embeddings, else 0
-    holdout:int=256, # Texts to set aside, at most an eighth of them
+    holdout:int|set=256, # Texts to set aside, at most an eighth of them; or their checksums from `text_sums`
     seed:int=42, # For the choice and the order of the texts
     progress:bool=True, # Show a progress bar?
 )->nn.Module: # A new model, with a `Heal` as its `.heal`
@@ -190,12 +192,14 @@ def heal(
     if lr is None: lr = 1e-4 if Encoder(dense).base.config.hidden_size > 512 else 5e-4
     check_positive(tokens, 'tokens', zero=True, none=True)
     if tokens is None: tokens = float(Encoder(dense).gives_vectors)
-    for name, v in dict(steps=steps, bs=bs, holdout=holdout).items(): check_count(v, name, none=name == 'steps')
+    known = holdout if isinstance(holdout, set) else None
+    counts = dict(steps=steps, bs=bs) | (dict(holdout=holdout) if known is None else {})
+    for name, v in counts.items(): check_count(v, name, none=name == 'steps')
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
-    rows = list(each_text(batches_from(small, texts := check_data(texts))))
-    parts = judges(rows, holdout)
+    rows = list(each_text(batches_from(small, texts := check_data(texts, Encoder(small).kind))))
+    parts = judges(rows, holdout, known)
     learn, apart = ([rows[i] for i in o] for o in parts)
     if Encoder(dense).embeds and are_texts(texts) and isinstance(texts[0], str): # short texts take fewer seconds a step
         cut = [pieces([texts[i] for i in o], seed, o is parts[0], Encoder(dense).prompts.values()) for o in parts]
@@ -210,6 +214,7 @@ def heal(
         healing.stopped)
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
+    done.changed = changed_on(dense, new, held)
     new.heal = done
     if (record := getattr(new, 'compression', None)) is not None: new.compression = replace(record, heal=done)
     return new
@@ -221,6 +226,7 @@ def heal_part(step, minutes:float=10, steps:int=None, lr:float=None):
     job = step.job
     texts = job.learner.dls.train.new() if job.learner else job.data
     if iter(texts) is texts: texts = [*job.texts, *job.judges] # a generator, which was read
-    new = heal(job.dense, step.model, texts, minutes, steps, lr, seed=step.config.seed, progress=job.progress)
+    new = heal(job.dense, step.model, texts, minutes, steps, lr, holdout=job.judged, seed=step.config.seed,
+        progress=job.progress)
     if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

@@ -25,11 +25,15 @@ class LatencyTable:
         whole=None, # Function of (model, texts, tokens) that returns a function that runs a whole model there
         step:int=1, # Ranks of layers with 256 features or more on both sides are multiples of this
     ):
-        self.name, self.measure, self.whole, self.step = name, measure, whole, check_count(step, 'step')
+        self.name = name
+        self.measure = measure
+        self.whole = whole
+        self.step = check_count(step, 'step')
         self.times = {tuple(s): dict(t) for s, t in times.items()}
 
     def __call__(self, rank, m, n):
-        if (m, n) not in self.times and self.measure: self.times |= self.measure([(m, n)]).times
+        if (m, n) not in self.times and self.measure:
+            self.times |= self.measure([(m, n)]).times
         if (m, n) not in self.times:
             raise ValueError(f"the latency table has shapes {', '.join(map(str, self.times))}, but not {(m, n)}")
         t = self.times[m, n]
@@ -64,7 +68,8 @@ def in_turns(
     progress:bool=False, # Show a progress bar?
 )->dict: # Name -> measurements
     "Measure every contender in turns."
-    seen, turns = {k: [] for k in contenders}, [(k, f) for _ in range(warmup + repeats) for k, f in contenders.items()]
+    seen = {k: [] for k in contenders}
+    turns = [(k, f) for _ in range(warmup + repeats) for k, f in contenders.items()]
     gc.collect()
     gc.freeze() # so that a collection before every turn is quick
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
@@ -91,17 +96,21 @@ def measure_latency(
     check_count(repeat, 'repeat')
     again = partial(measure_latency, tokens=tokens, points=points, repeat=repeat, margin=margin, device=device,
         dtype=dtype, prepare=prepare, name=name)
-    times, tokens, like = {}, (tokens,) if isinstance(tokens, int) else tuple(tokens), dict(device=device, dtype=dtype)
+    times = {}
+    tokens = (tokens,) if isinstance(tokens, int) else tuple(tokens)
+    like = dict(device=device, dtype=dtype)
     for m, n in dict.fromkeys(map(tuple, shapes)):
         ranks = sorted({max(1, int(r)) for r in np.geomspace(min(8, min(m, n)), min(m, n), points)})
         layers = {None: nn.Linear(n, m, **like)}|{r: LowRankLinear(n, m, r, **like) for r in ranks}
-        if prepare: layers = {r: prepare(l) for r, l in layers.items()}
+        if prepare:
+            layers = {r: prepare(l) for r, l in layers.items()}
         least = []
         for t in tokens:
             calls = {r: partial(timed_call, partial(l, torch.randn(t, n, **like))) for r, l in layers.items()}
             least.append({r: min(v) for r, v in in_turns(calls, repeat, warmup=1).items()})
         big, *others = least
-        slow = lambda r: max([t[r]*margin/t[None] for t in others], default=0.) # as a multiple of dense
+        def slow(r):
+            return max([t[r]*margin/t[None] for t in others], default=0.) # as a multiple of dense
         times[m, n] = {r: t if r is None else max(t*margin, big[None]*f if (f := slow(r)) > 1 else 0.)
             for r, t in big.items()}
     return LatencyTable(times, name, again)

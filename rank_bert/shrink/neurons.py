@@ -26,8 +26,11 @@ def removals(
     wide:int=4, # At each level, consider this many times as many inputs as go: the cheapest at its start
 ): # Pairs of a `Level` and the weight (m, kept) for it: all inputs first, then fewer and fewer
     "Remove inputs of a matrix level by level, and let the others make up for them."
-    inverse, left = torch.cholesky_inverse(damped_root(inputs, 1e-4)), damped_root(grads, 1e-9)
-    w, keep, cost = to_float64(weight), torch.arange(len(inverse), device=inverse.device), 0.
+    inverse = torch.cholesky_inverse(damped_root(inputs, 1e-4))
+    left = damped_root(grads, 1e-9)
+    w = to_float64(weight)
+    keep = torch.arange(len(inverse), device=inverse.device)
+    cost = 0.
     both = torch.cat([w, left.T@w]) # what is left of the matrix, and the same weighted by `grads`
     drop = math.ceil(len(keep)/check_count(steps, 'steps', most=len(keep)))
     yield Level(keep, cost), w
@@ -35,12 +38,16 @@ def removals(
         now = both[len(w):]
         near = (now.square().sum(0)/inverse.diagonal()).argsort(stable=True)[:wide*drop].sort().values
         gram, part = (x.cpu().numpy() for x in (now[:, near].T@now[:, near], inverse[near[:, None], near]))
-        norms, diagonal, gone = gram.diagonal().copy(), part.diagonal().copy(), []
+        norms = gram.diagonal().copy()
+        diagonal = part.diagonal().copy()
+        gone = []
         us, gs = np.zeros((2, drop, len(near)))
         for j in range(drop): # the cheapest first
             price = norms.clip(0)/diagonal
             i = int(price.argmin())
-            root, by_u, by_g = math.sqrt(diagonal[i]), us[:j, i], gs[:j, i]
+            root = math.sqrt(diagonal[i])
+            by_u = us[:j, i]
+            by_g = gs[:j, i]
             u = (part[i] - by_u@us[:j])/root # `part` changes by -u u^T, and `gram` by -u g^T - g u^T
             g = (gram[i] - by_u@gs[:j] - by_g@us[:j])/root - .5*price[i]*u
             norms -= 2*u*g
@@ -48,7 +55,8 @@ def removals(
             us[j], gs[j], norms[i], diagonal[i] = u, g, math.inf, 1.
             gone.append(i)
             cost += .5*price[i].item()
-        out, stays = near[gone], torch.ones(len(keep), dtype=torch.bool, device=keep.device)
+        out = near[gone]
+        stays = torch.ones(len(keep), dtype=torch.bool, device=keep.device)
         stays[out] = False
         stays = stays.nonzero().squeeze(1)
         answer = torch.linalg.solve(inverse[out[:, None], out], inverse[out[:, None], stays])
@@ -64,8 +72,10 @@ def neuron_inputs(
 )->tuple: # Mean (n,) and covariance (n, n) of the neurons, second moment (m, m) of the gradient at the output
     "Look up the statistics that the price of neurons depends on."
     s = calibration.needed(f.outer.name, 'leaving out neurons', 'mean', 'covariance', 'grad_second_moment')
-    mean, c = s['mean'].double(), s['covariance']
-    if f.outer.module.bias is None: mean, c = 0*mean, c.double() + torch.outer(mean, mean)
+    mean = s['mean'].double()
+    c = s['covariance']
+    if f.outer.module.bias is None:
+        mean, c = 0*mean, c.double() + torch.outer(mean, mean)
     return mean, c, s['grad_second_moment'].double()*s['tokens']/s['samples']
 
 # %% ../../nbs/shrink/neurons.ipynb #0neuro19
@@ -92,11 +102,14 @@ def narrow(
     new_w = torch.cholesky_solve((w@c[:, keep].double()).T, damped_root(c[keep[:, None], keep], 1e-4)).T # the regression
     new_out = resized(outer, len(keep), outer.out_features)
     new_out.weight.copy_(new_w)
-    if outer.bias is not None: new_out.bias.copy_(outer.bias + w@mean - new_w@mean[keep])
+    if outer.bias is not None:
+        new_out.bias.copy_(outer.bias + w@mean - new_w@mean[keep])
     new = {outer: new_out}
     for l in f.inner:
-        rows, m = inner_rows(l, f.outer, keep), l.module
+        rows = inner_rows(l, f.outer, keep)
+        m = l.module
         new[m] = resized(m, m.in_features, len(rows))
         new[m].weight.copy_(m.weight[rows])
-        if m.bias is not None: new[m].bias.copy_(m.bias[rows])
+        if m.bias is not None:
+            new[m].bias.copy_(m.bias[rows])
     replace_layers(enc, new)

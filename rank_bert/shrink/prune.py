@@ -31,7 +31,8 @@ def weighted_singular_values(
     left:torch.Tensor, # Second moment (m, m) on its left
 )->torch.Tensor: # (min(m, n),), descending
     "Compute the singular values of a matrix, weighted by second moments on both sides."
-    if len(half) <= half.shape[1]: return gram_singular_values(damped_root(left).T@to_float64(half))
+    if len(half) <= half.shape[1]:
+        return gram_singular_values(damped_root(left).T@to_float64(half))
     gram = half.T@(left@half) + 1e-3*left.diagonal().mean().clamp_min(1e-30)*(half.T@half)
     return torch.linalg.eigvalsh(gram.double()).clamp_min(0).sqrt().flip(0)
 
@@ -61,14 +62,18 @@ def prunables(
     if 'neurons' in kinds:
         refuse_adapters(model)
         finite_weights(model)
-        if not (parts := (enc := Encoder(model)).feed_forwards):
+        enc = Encoder(model)
+        parts = enc.feed_forwards
+        if not parts:
             kind = enc.base.config.model_type
             raise ValueError(f"model type {kind!r} has no feed-forward layers that we know: `add_family` names them")
-        if odd := [m for f in parts for m in (l.module for l in (*f.inner, f.outer)) if type(m) is not nn.Linear]:
+        odd = [m for f in parts for m in (l.module for l in (*f.inner, f.outer)) if type(m) is not nn.Linear]
+        if odd:
             raise ValueError(f"a feed-forward part has a {type(odd[0]).__name__} where neurons need an nn.Linear: "
                 "prune neurons first and factorise afterwards, or begin with to_dense(model)")
         for f in parts:
-            levels = lambda f=f: removals(f.outer.weight, *neuron_inputs(f, calibration)[1:], steps)
+            def levels(f=f):
+                return removals(f.outer.weight, *neuron_inputs(f, calibration)[1:], steps)
             found.append(Prunable('neurons', f, f.inner, f.outer, levels))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]
 
@@ -92,7 +97,10 @@ def level_spectra(
 )->tuple: # Its `Level`s, and for each layer the singular values (levels, ranks)
     "Compute weighted singular values at every level, some of them by interpolation."
     if narrowing.kind == 'heads': apart = 1 # heads differ too much
-    outer, layers, levels, known = narrowing.outer, [], [], {}
+    outer = narrowing.outer
+    layers = []
+    levels = []
+    known = {}
     for l in (*narrowing.inner, outer):
         s = calibration.needed(l.name, 'leaving out neurons or heads', 'weighted_covariance', 'grad_second_moment')
         sides = s['weighted_covariance'], s.output_fisher()
@@ -105,9 +113,12 @@ def level_spectra(
             yield weighted_singular_values(half, side[rows[:, None], rows]).square().cpu().numpy()
     for level, w in narrowing.levels():
         levels.append(level)
-        if not known or len(level.keep) <= apart*min(known): known[len(level.keep)] = list(squares(level.keep, w))
-    if len(level.keep) not in known: known[len(level.keep)] = list(squares(level.keep, w))
-    counts, found = [len(level.keep) for level in levels], []
+        if not known or len(level.keep) <= apart*min(known):
+            known[len(level.keep)] = list(squares(level.keep, w))
+    if len(level.keep) not in known:
+        known[len(level.keep)] = list(squares(level.keep, w))
+    counts = [len(level.keep) for level in levels]
+    found = []
     for each in zip(*(known[n] for n in sorted(known))):
         each = np.stack([np.pad(v, (0, max(map(len, each)) - len(v))) for v in each])
         each = PchipInterpolator(sorted(known), each)(counts) if len(known) > 1 else each
@@ -124,7 +135,10 @@ def pruning_choices(
     ranks:bool=True, # Choose lower ranks too? Otherwise all layers stay dense
 )->Choices: # By rising cost and falling error; errors are twice the nats, as sums of squares are
     "Work out the `Choices` of a part: any level, with any ranks."
-    found, price, inner, full = [], get_cost(cost), narrowing.inner, narrowing.outer.shape
+    found = []
+    price = get_cost(cost)
+    inner = narrowing.inner
+    full = narrowing.outer.shape
     levels, spectra = level_spectra(narrowing, calibration) if ranks else ([k for k, _ in narrowing.levels()], [])
     for i, level in enumerate(levels):
         n = len(level.keep)
@@ -156,12 +170,15 @@ def pruned(
     drop = {heads[o.part.name]: sorted(set(range(o.outer.shape[1]//o.part.size)) - set((k.keep//o.part.size).tolist()))
         for o, k in picks if o.kind == 'heads'}
     new = prune_heads(model, drop, calibration) if drop else with_own_modules(model) if forget else copy.deepcopy(model)
-    stats, enc = calibration if forget else dict(calibration), Encoder(new)
+    stats = calibration if forget else dict(calibration)
+    enc = Encoder(new)
     for o, k in picks:
-        for l in o.inner: stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
+        for l in o.inner:
+            stats[l.name] = stats[l.name].at(outputs=inner_rows(l, o.outer, k.keep))
     parts = {f.outer.name: f for f in enc.feed_forwards}
     for o, k in picks:
-        if o.kind == 'neurons': narrow(enc.base, parts[o.outer.name], k.keep, calibration)
+        if o.kind == 'neurons':
+            narrow(enc.base, parts[o.outer.name], k.keep, calibration)
         stats[o.outer.name] = stats[o.outer.name].at(inputs=k.keep)
     record_plan(enc.base)
     about = {k: getattr(calibration, k) for k in ('samples', 'tokens', 'fisher', 'words', 'rows')}

@@ -26,6 +26,7 @@ from .blocks import BlockCall, StopForward, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from ..lowrank.layers import LowRankLinear, refuse_adapters
 from ..see.metrics import finite_weights
+from .judge import changed_on, say_changed
 from .statistics import Moments
 
 # %% ../../nbs/shrink/refit.ipynb #0refit07
@@ -215,7 +216,7 @@ def see_embeddings(self:LayerwiseRefit, model, outs):
     return torch.cat(found)
 
 @patch
-def refit_head(self:LayerwiseRefit, ridge=.1):
+def refit_head(self:LayerwiseRefit, ridge):
     "Fit the linear layers of the head in place, one after the other."
     wanted = [self.see_head(self.dense, self.outs_dense, p) for p in range(len(self.packs))]
     for n in wanted[0]:
@@ -239,9 +240,11 @@ class Refit:
     held_out:int # Texts held out
     seconds:float # Time it took
     kind:str = 'regression' # What the model answers, a key of `KINDS`: the divergence is in its measure
+    changed:dict = None # Answers that changed on the texts held out, from `changed_on`
 
     def __str__(self):
         row, d, on = KINDS[self.kind], self.divergence, f"on {self.held_out:,} others"
+        if self.changed: on += f" ({say_changed(self.changed)})"
         done = f"refitted on {self.samples:,} texts"
         if not self.held_out: return f"{self.kept} {done}"
         if self.kept == 'svd':
@@ -326,7 +329,7 @@ def _check_models(dense, before, small):
 
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
-def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head, progress, before=None):
+def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head_ridge, progress, before=None):
     "Copy the compressed model, and refit the copy and its head; return it with the embeddings of both, if any."
     fitted = [*(l.module for l in linears(small)), *head_layers(Encoder(small).base).values()]
     own, before = {id(p) for m in fitted for p in m.parameters()}, dense if before is None else before
@@ -337,7 +340,7 @@ def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge,
         walk = cls(dense, new, packs, before)
         for block in tqdm(walk.blocks, desc='refit', unit='block', disable=not progress, leave=False):
             walk.refit_block(block, calibration, mix, ridge)
-        if head: walk.refit_head()
+        if head_ridge: walk.refit_head(head_ridge)
         if Encoder(new).st is None or not Encoder(new).gives_vectors: return new, None
         return new, (walk.see_embeddings(dense, walk.outs_dense), walk.see_embeddings(new, walk.outs_small))
 
@@ -351,6 +354,7 @@ def refit(
     before:nn.Module=None, # The model that was factorised, if heads or neurons were pruned first; default: `dense`
     mix:float=.5, # Share of the dense model's output in the target; the rest is the layer's own
     ridge:float=1e-3, # Pull towards the dense weight, as a fraction of the mean variance of the input
+    head_ridge:float=.1, # The same for pooler and classifier, whose inputs are as many as the texts and not the tokens
     head:bool=True, # Refit pooler and classifier as well, or add a linear map to a `SentenceTransformer`?
     holdout:float|list=.125, # Fraction of the texts to judge by, or batches of others; 0 to keep the refit in any case
     n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
@@ -360,6 +364,7 @@ def refit(
     start = time.time()
     check_fraction(mix, 'mix')
     check_positive(ridge, 'ridge')
+    check_positive(head_ridge, 'head_ridge')
     if not isinstance(holdout, list): check_fraction(holdout, 'holdout', zero=True)
     check_count(n_samples, 'n_samples', none=True)
     before = dense if before is None else before
@@ -372,7 +377,7 @@ def refit(
         calibration = calibrate(before, fit, statistics='grad_second_moment', n_samples=None, progress=progress)
     check_calibration(calibration, before)
     with bf16_matmul(dense, [*fit, *held]):
-        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head and not embeds, progress,
+        new, known = LayerwiseRefit.refitted(dense, small, fit, calibration, mix, ridge, head_ridge*(head and not embeds), progress,
             before)
         options = {None: small, 'layers': new}
         if head and not embeds:
@@ -390,5 +395,6 @@ def refit(
     new, told = options[kept], dict(zip(options, found))
     del options # before the copy takes memory
     new = copy.deepcopy(new) # with weights of its own
-    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind)
+    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind,
+        changed_on(dense, new, held) if held else None)
     return new

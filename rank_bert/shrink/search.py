@@ -18,7 +18,7 @@ from .guarantee import changed_answers, outputs_on, guarantee
 from .recipe import Job, Result, run
 
 # %% ../../nbs/shrink/search.ipynb #se000010
-BUDGETS = .9, .8, .7, .6, .5, .4, .35, .3, .25, .2, .15, .1, .07, .05
+BUDGETS = .9, .8, .7, .6, .5, .4, .35, .3, .25, .2, .15, .1, .07, .05, .03, .02, .01
 
 # %% ../../nbs/shrink/search.ipynb #se000012
 def sequence_of(
@@ -37,8 +37,8 @@ def search(
     config:CompressConfig, # With the guarantee
 )->Result: # The `.compression` of its model has the `Guarantee` in it
     "Shrink a model to the smallest budget that keeps a guarantee."
-    shrinks, job.may_stop = [i for i, p in enumerate(parts) if p.shrinks], False
-    if not parts[0].first: job.texts # which says how long it takes
+    shrinks = [i for i, p in enumerate(parts) if p.shrinks]
+    if not parts[0].first: job.read()
     at, found = lambda budget: replace(config, max_changed=None, budget=budget), []
     def candidates():
         found.append(whole := run(job, parts[:shrinks[0]], at(1.)))

@@ -32,23 +32,31 @@ class Vocabulary:
     def __init__(self,
         state:dict, # `tokenizer.json`, as `Tokenizer.to_str` writes it
     ):
-        self.state, model, ends = state, state['model'], [*_ends(state['post_processor'])]
+        self.state, model = state, state['model']
         self.scored = model['type'] == 'Unigram' # else a dict of WordPiece, BPE or whole words
-        self.ids = ids = {t: i for i, (t, _) in enumerate(model['vocab'])} if self.scored else model['vocab']
-        prefix, suffix = (model.get(k) or '' for k in ('continuing_subword_prefix', 'end_of_word_suffix'))
-        self.merges = {tuple(m): m[0] + m[1].removeprefix(prefix) for m in model.get('merges', ())}
-        self.unknown = model['unk_id'] if self.scored else ids.get(model['unk_token'])
+        if self.scored:
+            self.ids = {t: i for i, (t, _) in enumerate(model['vocab'])}
+            self.unknown = model['unk_id']
+        else:
+            self.ids = model['vocab']
+            self.unknown = self.ids.get(model['unk_token'])
         self.special = {t['id'] for t in state['added_tokens']} | {self.unknown} - {None}
-        self.special |= {i for o, k in ends for i in (o[k] if k == 'ids' else o[k][1:])}
-        always = [f'<0x{i:02X}>' for i in range(256)] if model.get('byte_fallback') else []
-        if 'ByteLevel' in json.dumps(state['pre_tokenizer']): always += ByteLevel.alphabet()
-        self.must = self.special | {ids[t] for t in always if t in ids}
-        if self.scored: self.must.add(min(ids.values(), key=lambda i: model['vocab'][i][1]))
-        self.needs = defaultdict(set)
+        for o, k in _ends(state['post_processor']): self.special.update(o[k] if k == 'ids' else o[k][1:])
+        self.must = self.special | {self.ids[t] for t in _byte_pieces(state) if t in self.ids}
+        if self.scored: self.must.add(min(self.ids.values(), key=lambda i: model['vocab'][i][1]))
+        self.prefix, self.suffix = (model.get(k) or '' for k in ('continuing_subword_prefix', 'end_of_word_suffix'))
+        self.merges = {tuple(m): m[0] + m[1].removeprefix(self.prefix) for m in model.get('merges', ())}
+        self.needs = self.needed()
+
+    def needed(self)->dict: # Id -> ids
+        "Find which others each word needs: its letters, and what it is merged of."
+        ids, prefix, suffix, needs = self.ids, self.prefix, self.suffix, defaultdict(set)
         for t, i in ids.items():
-            letters = t.removeprefix(prefix).removesuffix(suffix) if i not in self.special else ''
-            self.needs[i] = {ids[k] for c in letters for k in (c, prefix + c, c + suffix) if k in ids}
-        for m, t in self.merges.items(): self.needs[ids[t]] |= {ids[o] for o in m}
+            if i in self.special: continue
+            letters = t.removeprefix(prefix).removesuffix(suffix)
+            needs[i] = {ids[k] for c in letters for k in (c, prefix + c, c + suffix) if k in ids}
+        for pair, t in self.merges.items(): needs[ids[t]] |= {ids[o] for o in pair}
+        return needs
 
     def closed(self,
         words, # Ids, the most important ones first
@@ -64,6 +72,12 @@ class Vocabulary:
                     todo += self.needs[j]
             if most is None or len(kept) + len(new) <= most: kept |= new
         return kept
+
+def _byte_pieces(state):
+    "List the pieces for single bytes, which spell what has no other piece."
+    pieces = [f'<0x{i:02X}>' for i in range(256)] if state['model'].get('byte_fallback') else []
+    if 'ByteLevel' in json.dumps(state['pre_tokenizer']): pieces += ByteLevel.alphabet()
+    return pieces
 
 def _ends(part):
     "Yield where the part that adds special tokens holds ids: a dict, and its key."
@@ -189,16 +203,17 @@ def words_part(step, keep:int=None, coverage:float=None):
     if coverage: check_fraction(coverage, 'coverage of words')
     if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
     if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
-    else: texts = job.data = check_data(job.data)
+    else: texts = check_data(job.data, job.encoder.kind)
     if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
     tok, rows = items.tokenizer if items else job.encoder.tokenizer, prompted(job.dense, texts)
     old, pad = read_vocabulary(tok), tok.pad_token_id or 0
+    pairs, lists = (not isinstance(rows[0], str) and (job.encoder.kind == 'token_classification') == o for o in (False, True))
     def encoded(state, texts):
         t = Tokenizer.from_str(json.dumps(state))
         t.no_truncation()
         t.no_padding()
-        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some))]
+        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some), is_pretokenized=lists)]
     old.must |= {*chain.from_iterable(encoded(old.state, [*getattr(job.dense, 'prompts', {}).values()]))}
     if pad < 10: old.must |= {*range(pad)} # XLM-R counts positions from it
     def count(ids):
@@ -215,12 +230,12 @@ def words_part(step, keep:int=None, coverage:float=None):
     if any({*x} <= new.keys() and old.unknown not in x and [new[i] for i in x] != y.tolist() for x, y in zip(some, after)):
         raise ValueError(f'{type(tok).__name__} changes with its vocabulary in ways that words cannot follow: leave words out')
     letters = sum(len(o) if isinstance(o, str) else sum(map(len, o)) for o in rows[::every])
-    ends = len(after)*short.num_special_tokens_to_add(pair=not isinstance(rows[0], str))
+    ends = len(after)*short.num_special_tokens_to_add(pair=pairs)
     short.kept_words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
     if held.any():
         without = old.choose(total - held, keep, coverage)
         mean = lambda ids: float(np.mean([*map(len, ids)]))
         short.kept_words = replace(short.kept_words, coverage=float(held[sorted(without)].sum()/held.sum()),
             before=mean(ids[9::10]), after=mean(encoded(old.cut(without)[0], rows[9::10])))
-    job = job.with_words(cut_model(job.dense, short, new))
+    job = job.with_words(cut_model(job.dense, short, new), texts)
     return replace(step.result, model=job.dense, job=job)

@@ -14,11 +14,13 @@ from pathlib import Path
 from fastcore.meta import delegates
 from torch import nn
 
+from ..checks import default_length
 from ..data.facts import glue_source, glue_task
 from ..data.glue import glue_dls, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
 from ..models.opener import get_tokenizer
-from ..models.folder import is_model_folder
+from ..models.encoder import Encoder
+from ..models.folder import check_length, is_model_folder, model_config
 from ..settings import option
 from .learner import EncoderLearner, encoder_learner
 
@@ -36,6 +38,13 @@ def _tokenizer_for(model, source, tokenizer):
         raise OSError(f'no tokenizer for {model}: {e}; or give {option("tokenizer")}, such as a model folder; without a hub, '
             'rank-bert-pretrain TEXTS.txt makes a folder with both, of your own texts') from None
 
+def _length_for(model, tok, length):
+    "Choose the longest input by what the tokenizer and the model read, unless somebody says it."
+    if length is not None: return length
+    length, named = default_length(tok.model_max_length), not isinstance(model, nn.Module)
+    if named and not is_model_folder(model): return length
+    return check_length(model_config(model) if named else Encoder(model).base.config.to_dict(), length)
+
 # %% ../../nbs/train/glue_learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])
 def glue_learner(
@@ -46,7 +55,7 @@ def glue_learner(
     tokenizer=None, # Tokenizer, or the name or folder of one; default: the model's, or the sample's
     bs:int=32, # Batch size
     n_train:int=None, # Train on this many rows only
-    max_length:int=128, # Longest input in tokens
+    max_length:int=None, # Longest input in tokens; default: 128, or what the tokenizer and the model read
     vocab:list=None, # Labels in another order than the task's, as those of a model
     seed:int=42, # Seed of everything random
     **kwargs
@@ -56,6 +65,7 @@ def glue_learner(
     if str(source) not in ('sample', 'hub'):
         task_folder(of.name, source) # report a wrong folder before a missing tokenizer
     tok, own_vocab = _tokenizer_for(model, source, tokenizer)
+    max_length = _length_for(model, tok, max_length)
     dls = glue_dls(of.name, tok, source=source, bs=bs, n_train=n_train, max_length=max_length, seed=seed, vocab=vocab)
     return encoder_learner(dls, model, pretrained, of.metrics, own_vocab, seed=seed, task=of.name, **kwargs)
 
@@ -74,5 +84,6 @@ def text_learner(
     "Make a learner that fine-tunes `model` on your own rows."
     tok, _ = _tokenizer_for(model, None, tokenizer)
     of_dls = {k: kwargs.pop(k) for k in signature(text_dls).parameters if k in kwargs}
+    of_dls['max_length'] = _length_for(model, tok, of_dls.get('max_length'))
     dls = text_dls(data, tok, text_cols, label_col, seed=seed, **of_dls)
     return encoder_learner(dls, model, seed=seed, **kwargs)

@@ -26,7 +26,8 @@ from ..settings import option
 # %% ../../nbs/train/match.ipynb #e85e4162
 def _build_classifier(name, dls, pretrained, task, own_vocab):
     "Build the classifier `name` for the labels of `dls`, and for the tokenizer if that is not the model's."
-    n, tok = 1 if dls.vocab is None else len(dls.vocab), dls.tokenizer
+    n = 1 if dls.vocab is None else len(dls.vocab)
+    tok = dls.tokenizer
     published = str(name) in BERT_CONFIGS and not Path(name).is_dir()
     if not published or not own_vocab and pretrained is not False:
         res = get_pretrained_model(name, task, n, pretrained)
@@ -40,27 +41,31 @@ def _build_classifier(name, dls, pretrained, task, own_vocab):
 # %% ../../nbs/train/match.ipynb #5d1a0014
 def _match_vocab(hf, folder, tokenizer):
     "Refuse a tokenizer with ids that the model lacks, and warn if the model's `folder` has other ids."
-    have, need = hf.config.vocab_size, len(tokenizer)
+    have = hf.config.vocab_size
+    need = len(tokenizer)
     if need > have:
         raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: "
                          "give the model's own tokenizer=")
     if folder is None or tokenizer.name_or_path == str(folder): return
     try: own = get_tokenizer(folder)
     except FileNotFoundError: return
-    if odd := set(tokenizer.get_vocab().items()) - set(own.get_vocab().items()):
+    odd = set(tokenizer.get_vocab().items()) - set(own.get_vocab().items())
+    if odd:
         token, i = min(odd, key=lambda o: o[1])
         theirs = own.convert_ids_to_tokens(i) if i < len(own) else None
         warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
                       f"its token {i} is {token!r}, there {theirs!r}")
 
 # %% ../../nbs/train/match.ipynb #1abe1008
-def label_order(model, dls)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
+def label_order(model, dls, warn=False)->tuple: # Labels of the model; the places of those of the data, None if it lacks some
     "Find the labels of data loaders among those of a model."
-    if not (found := list(map(str, getattr(dls, 'vocab', None) or ()))): return [], []
+    found = list(map(str, getattr(dls, 'vocab', None) or ()))
+    if not found: return [], []
     config = Encoder(model).base.config
     have = [config.id2label[i] for i in range(config.num_labels)]
-    if dls.ordered and is_unnamed(have) and len(have) == len(found): return have, [*range(len(have))]
-    at = match_labels(have, found)
+    if dls.ordered and is_unnamed(have) and len(have) == len(found):
+        return have, [*range(len(have))]
+    at = match_labels(have, found, warn)
     return have, None if None in at else at
 
 def check_labels(model, dls):
@@ -74,9 +79,24 @@ def check_labels(model, dls):
 
 def name_labels(model, dls):
     "Write the labels of data loaders into the config of a classifier that learns them."
-    if names := list(map(str, getattr(dls, 'vocab', None) or ())):
+    names = list(map(str, getattr(dls, 'vocab', None) or ()))
+    if names:
         config = Encoder(model).base.config
-        config.id2label, config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+        config.id2label = dict(enumerate(names))
+        config.label2id = {n: i for i, n in enumerate(names)}
+
+# %% ../../nbs/train/match.ipynb #m4tch001
+def adopt_labels(hf, dls):
+    "Check that a classifier and data loaders have the same labels, and name those of a new head."
+    have, at = label_order(hf, dls, warn=True)
+    names = list(map(str, dls.vocab or ()))
+    if at not in (None, [*range(len(have))]) or len(names) != len(have):
+        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
+                         "pass the labels in the model's order, as vocab")
+    if at is None and not is_unnamed(have):
+        warnings.warn(f'the labels of the model, {have}, become those of the data, {names}, once you fit it')
+    new = 'SequenceClassification' not in str(hf.config.architectures)
+    if new and (at is None or is_unnamed(have)): name_labels(hf, dls)
 
 # %% ../../nbs/train/match.ipynb #match008
 def classifier_for(
@@ -88,9 +108,11 @@ def classifier_for(
     task:str='', # Name, for the record
 )->nn.Module: # A transformers classifier
     "Build or take a classifier, and match it with data loaders."
-    given, tok = isinstance(model, nn.Module), dls.tokenizer
+    given = isinstance(model, nn.Module)
+    tok = dls.tokenizer
     if given: check_whole(model)
-    act, prompt = type(getattr(model, 'activation_fn', nn.Identity())).__name__, prompted(model, [''])[0]
+    act = type(getattr(model, 'activation_fn', nn.Identity())).__name__
+    prompt = prompted(model, [''])[0]
     if given and (act != 'Identity' or prompt) and is_a(model, 'CrossEncoder'):
         raise ValueError(f'this CrossEncoder passes scores through {act}, and puts {prompt!r} before texts; a learner does '
                          'neither: train it with sentence-transformers, or pass the model in it, model[0].model')
@@ -99,22 +121,18 @@ def classifier_for(
     if not pooling and Encoder(hf).gives_vectors:
         raise ValueError(f"{type(hf).__name__} has no head: pass its folder, or a pooling")
     have = hf.config.pooling if isinstance(hf.config, PooledConfig) else None
-    if pooling not in (None, have): hf = pooled_classifier(hf, hf.config.num_labels, pooling)
+    if pooling not in (None, have):
+        hf = pooled_classifier(hf, hf.config.num_labels, pooling)
     check_length(hf.config.to_dict(), dls.max_length, option('max_length'))
     _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
     if tok.padding_side not in ('left', Encoder(hf).family.padding_side):
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")
         tok.padding_side = 'left'
-    (have, at), names = label_order(hf, dls), list(map(str, dls.vocab or ()))
-    if at not in (None, [*range(len(have))]) or len(names) != len(have):
-        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
-                         "pass the labels in the model's order, as vocab")
-    if at is None and not is_unnamed(have):
-        warnings.warn(f'the labels of the model, {have}, become those of the data, {names}, once you fit it')
-    new = 'SequenceClassification' not in str(hf.config.architectures)
-    if new and (at is None or is_unnamed(have)): name_labels(hf, dls)
-    kind, multi, several = BertWrapper(hf).kind, 'multi_label_classification', getattr(dls, 'multi_label', False)
+    adopt_labels(hf, dls)
+    kind = BertWrapper(hf).kind
+    multi = 'multi_label_classification'
+    several = getattr(dls, 'multi_label', False)
     if not several and kind == multi:
         raise ValueError('the model gives several labels a text, and the data have one: '
                          'give lists of labels, or another model')

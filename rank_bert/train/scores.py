@@ -10,6 +10,7 @@ __all__ = ['score']
 # %% ../../nbs/train/scores.ipynb #a5ed08e0
 import math
 from functools import partial
+from itertools import chain
 
 import numpy as np, torch
 from fastai.metrics import AccumMetric
@@ -18,6 +19,7 @@ from sklearn import metrics as skm
 
 from ..checks import check_name
 from ..models.answers import KINDS
+from ..models.spans import entities, has_heads
 from ..see.search import rank_scores
 
 # %% ../../nbs/train/scores.ipynb #64bca4dc
@@ -48,7 +50,8 @@ def score(
     "Compute metrics from logits."
     for n in names: check_name(n, 'metric', METRICS)
     logits = torch.as_tensor(logits).float()
-    if bad := int((~logits.isfinite()).any(-1).sum()):
+    bad = int((~logits.isfinite()).any(-1).sum())
+    if bad:
         raise FloatingPointError(f'{bad} of {len(logits)} predictions are NaN or infinite, so they have no score: '
                                  'begin again with a lower learning rate')
     preds = KINDS[kind].decide(logits, 0).cpu().numpy()
@@ -56,36 +59,38 @@ def score(
     return {n: float(METRICS[n](targs, preds)) for n in names}
 
 # %% ../../nbs/train/scores.ipynb #ent1ty02
-def entities(tags): # such as ['B-person', 'I-person', 'O'] -> `[kind, first word, last word]` of each
-    "Find the entities in a row of tags."
-    found, last = [], None
-    for i, tag in enumerate(tags):
-        head, _, kind = tag.partition('-') if '-' in tag else ('I', '', tag)
-        if tag == 'O': kind = None
-        elif kind == last and head not in ('B', 'S', 'U'): found[-1][2] = i
-        else: found.append([kind, i, i])
-        last = kind
-    return found
-
-def entity_scores(want, got): # of each text, the tag of each word -> `precision`, `recall` and `f1`
+def entity_scores(
+    want:list, # Of each text, the tag of each word
+    got:list, # The same, as a tagger has it
+    labels:list=None, # All labels of the tagger; default: those in `got`
+)->dict: # `precision`, `recall` and `f1`
     "Score the entities that a tagger finds."
-    a, b = ({(i, *o) for i, tags in enumerate(t) for o in entities(tags)} for t in (want, got))
-    p, r = len(a & b)/max(1, len(b)), len(a & b)/max(1, len(a))
+    sets = {*chain(*want)}, {*(labels or chain(*got))}
+    both = has_heads(sets[0] | sets[1])
+    found = [{(i, *o) for i, tags in enumerate(rows) for o in entities(tags, both or has_heads(own))}
+        for rows, own in zip((want, got), sets)]
+    right = len(found[0] & found[1])
+    p, r = (right/max(1, len(o)) for o in reversed(found))
     return dict(precision=p, recall=r, f1=2*p*r/max(p + r, 1e-12))
 
 # %% ../../nbs/train/scores.ipynb #ent1ty05
 def ranking_scores(queries, grades, scores, dense=None): # of each pair, `dense` by another model
     "Score the order of each query's candidates."
     groups, res = {}, []
-    for i, q in enumerate(queries): groups.setdefault(q, []).append(i)
-    grades, scores = np.asarray(grades, float).clip(0), np.asarray(scores, float)
+    for i, q in enumerate(queries):
+        groups.setdefault(q, []).append(i)
+    grades = np.asarray(grades, float).clip(0)
+    scores = np.asarray(scores, float)
     for at in groups.values():
-        g, s = grades[at], scores[at]
+        g = grades[at]
+        s = scores[at]
         if len(g) < 2 or not g.any(): continue
         found = rank_scores(g, s)
         res.append([found['ndcg@10'], found['mrr@10']])
-        if dense is not None: res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
-    if res: return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
+        if dense is not None:
+            res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
+    if res:
+        return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
     raise ValueError('no query has two candidates, and one of them a grade above 0, so there is no order to score')
 
 # %% ../../nbs/train/scores.ipynb #c6aa963f
@@ -104,7 +109,8 @@ def check_metrics(
     z = torch.eye(max(n, 3))[:, :n] - 0.5
     for name in names:
         check_name(name, 'metric', METRICS)
-        try: score(z, KINDS[kind].decide(z, 0), [name], kind)
+        try:
+            score(z, KINDS[kind].decide(z, 0), [name], kind)
         except (TypeError, ValueError) as e:
             raise ValueError(f"metric {name!r} cannot be computed for {kind} with {n} label{'s'*(n > 1)}: {e}; "
                              f"known are {', '.join(METRICS)}") from None
@@ -116,7 +122,8 @@ class HeadLoss:
         kind:str, # Key of `KINDS`
         reduction:str='mean', # 'mean', 'sum', or 'none' for one value an item
         weight:torch.Tensor=None, # A weight for each label, see `label_weights`
-    ): self.kind, self.reduction, self.weight = kind, reduction, weight
+    ):
+        self.kind, self.reduction, self.weight = kind, reduction, weight
     def __call__(self, logits, targets, reduction=None):
         weight = None if self.weight is None else self.weight.to(logits)
         return KINDS[self.kind].loss(logits, targets, reduction or self.reduction, weight)
@@ -144,7 +151,8 @@ def label_weights(
     vocab = [str(o) for o in vocab]
     if isinstance(weights, str):
         check_name(weights, 'class_weights', ['balanced'])
-        y, n = np.asarray(targets), len(targets)
+        y = np.asarray(targets)
+        n = len(targets)
         binary = y.ndim == 2
         counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
         for k in (0, n) if binary else (0,):
