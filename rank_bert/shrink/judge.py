@@ -54,13 +54,6 @@ def answers_to(
             "that the recipe learns from: the small model may forget it, so pass more texts like these")
     return dict(learn=learned, judge=judged)
 
-def say_answers(
-    answers:dict, # From `answers_to`
-)->str:
-    "Say which answers there are in a line."
-    learned, judged = (', '.join(f'{n:,}' for n in o.values()) for o in answers.values())
-    return f"learned from texts with {len(answers['learn'])} labels: {learned}; judged by: {judged}"
-
 # %% ../../nbs/shrink/judge.ipynb #jdg00021
 def changed_on(
     dense:nn.Module, # The model whose answers are the truth
