@@ -10,7 +10,7 @@ __all__ = ['sentence_encoder']
 # %% ../../nbs/models/embedder.ipynb #1277e012
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from .answers import KINDS, head_kind
+from .answers import KINDS, SENTENCE_KINDS, kind_of
 from .encoder import Encoder
 from .folder import refuse_modules
 from .hooks import set_attr
@@ -24,9 +24,6 @@ def is_a(
     return any(c.__name__ == name for c in type(module).__mro__)
 
 # %% ../../nbs/models/embedder.ipynb #5p4rse04
-SENTENCE_KINDS = dict(SentenceTransformer='embedding', SparseEncoder='sparse_embedding',
-    MultiVectorEncoder='multi_vector_embedding', CrossEncoder=None) # class -> key of `KINDS`; None: that of its head
-
 def sentence_class_of(module): # key of `SENTENCE_KINDS`; None for a module of another library
     "Find the class of sentence-transformers that a module is of; raise `ValueError` for a model that we do not know."
     names = {c.__name__: c.__module__ for c in type(module).__mro__}
@@ -121,10 +118,6 @@ def embed(
     return out['token_embeddings'].masked_fill(out['attention_mask'][..., None] == 0, 0.)
 
 # %% ../../nbs/models/embedder.ipynb #k1nd0002
-NOT_COMPARED = dict(ForMultipleChoice='chooses among texts', ForPreTraining='is for pretraining')
-_HEADS = dict(TokenClassification='token_classification', QuestionAnswering='question_answering', MaskedLM='fill_mask',
-    LMHead='fill_mask', CausalLM='fill_mask') # part of a class's name -> key of `KINDS`; others are for whole texts
-
 def kind_by_similarity(kind, st): # Key of `KINDS` by the class of a model, and the model -> key
     "Go by the similarity that a model names; of vectors of length 1 all but Manhattan's order texts as the cosine does."
     by = getattr(st, 'similarity_fn_name', None)
@@ -135,14 +128,10 @@ def kind_by_similarity(kind, st): # Key of `KINDS` by the class of a model, and 
 @patch(as_prop=True)
 def kind(self:Encoder)->str: # Key of `KINDS`; None for a head that chooses among texts
     "Tell what the model answers."
-    name, config = type(self.base).__name__, self.base.config
-    if (st := self.st) is not None: return kind_by_similarity(SENTENCE_KINDS[sentence_class_of(st)], st)
-    if self.base.base_model is self.base: return 'embedding'
-    if any(o in name for o in NOT_COMPARED): return None
-    if head := next((v for k, v in _HEADS.items() if k in name), None): return head
-    scores = sentence_class_of(self.model) == 'CrossEncoder' or hasattr(config, 'sentence_transformers') # older folders
-    if scores and config.num_labels == 1: return 'ranking'
-    return head_kind(config.problem_type if 'SequenceClassification' in name else None, config.num_labels)
+    st, bare = self.st, self.base.base_model is self.base
+    if st is not None: return kind_by_similarity(SENTENCE_KINDS[sentence_class_of(st)], st)
+    classes = [c.__name__ for c in type(self.model).__mro__]
+    return kind_of(classes, 'Model' if bare else type(self.base).__name__, vars(self.base.config))
 
 @patch(as_prop=True)
 def embeds(self:Encoder)->bool: # Are answers embeddings?

@@ -55,6 +55,7 @@ class Guarantee:
     tried:list # `Tried` for each budget, the largest first
     kind:str='single_label_classification' # What the answers are
     tolerance:float=None # Least change that counts
+    dense:str=None # Name of the dense model
     says:InitVar[str]=None # Sentence of a record, which we make again
     how:str=None # Engine, precision, and how many texts at once; None in PyTorch, where it does not matter
     digest:str=None # Of the texts that it was tested on
@@ -66,8 +67,10 @@ class Guarantee:
         what = row.neighbours if row.embeds and self.tolerance is None else row.answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
-        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
-            f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did{f' ({self.how})' if self.how else ''}.")
+        against = f', against {self.dense} in PyTorch' if self.dense else ''
+        how = f' ({self.how})' if self.how else ''
+        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}{against}, with "
+            f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did{how}.")
     def honest(self):
         "Say what is guaranteed and what is not, for a model card."
         return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers "
