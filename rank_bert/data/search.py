@@ -26,29 +26,33 @@ def is_search_folder(
     return d.is_dir() and all((d/o).exists() for o in ('corpus.jsonl', 'queries.jsonl', 'qrels'))
 
 def _texts_by_id(file):
-    "Read a file of texts; leave out those that are empty."
+    "Read a file of texts by their ids; leave out those that are empty."
     from rank_bert.data.tables import read_file # imports datasets
     table = read_file(file)
     odd = [c for c in ('_id', 'text') if c not in table]
     if odd:
         raise ValueError(f'{file} has no {odd[0]!r}: each line needs _id and text')
-    titles = table['title'] if 'title' in table else ['']*len(table)
-    texts = {str(k): f'{a or ""} {b or ""}'.strip() for k, a, b in zip(table['_id'], titles, table['text'])}
+    cols = [c for c in ('title', 'text') if c in table]
+    for c in cols:
+        if odd := next(((i, o) for i, o in table[c].items() if o is not None and not isinstance(o, str)), None):
+            raise ValueError(f'{file}, {table.index.name} {odd[0]}: {c} is {short_repr(odd[1])}, not a string')
+    ids = [int(k) if isinstance(k, float) and k.is_integer() else k for k in table['_id']]
+    texts = {str(k): ' '.join(o or '' for o in row).strip() for k, row in zip(ids, zip(*(table[c] for c in cols)))}
     if len(texts) < len(table): raise ValueError(f'{file} has {len(table) - len(texts)} ids that stand there before')
     empty = [k for k, v in texts.items() if not v]
     if empty:
         warnings.warn(f'{file} has {len(empty):,} empty texts, which are left out: {", ".join(empty[:3])}')
     check_texts(texts.values(), str(file))
-    return {k: v for k, v in texts.items() if v}, set(empty)
+    return {k: v for k, v in texts.items() if v}
 
 def read_search(
     folder:str|Path, # In the layout of BEIR
     split:str=None, # Name of a file in `qrels`; default: test if there is one, else the first
-)->SearchTask: # `corpus` and `queries`, id -> text; `qrels`, query -> document -> grade above 0
+)->SearchTask: # `corpus` and `queries`, id -> text; `qrels`, query -> document -> grade above 0, also of lost documents
     "Read a search task."
     from rank_bert.data.tables import read_file # imports datasets
     folder = expanded(folder)
-    (corpus, gone), (queries, _) = (_texts_by_id(folder/f'{o}.jsonl') for o in ('corpus', 'queries'))
+    corpus, queries = (_texts_by_id(folder/f'{o}.jsonl') for o in ('corpus', 'queries'))
     files = sorted((folder/'qrels').glob('*.tsv'), key=lambda f: (f.stem != (split or 'test'), f.name))
     if not files or split and files[0].stem != split:
         raise ValueError(f'{folder}/qrels has no {split or "*"}.tsv: it holds {[f.name for f in files]}')
@@ -56,13 +60,20 @@ def read_search(
     qrels = defaultdict(dict)
     if list(table) != ['query-id', 'corpus-id', 'score']:
         raise ValueError(f'{files[0]} must have the columns query-id, corpus-id and score, got {list(table)}')
+    def whole(k, known=()): return k.removesuffix('.0') if k not in known else k # 1.0, as pandas writes numbers
+    lost = dict(queries={}, documents={})
     for q, d, grade in table.astype(str).itertuples(index=False):
-        for k, known, what in ((q, queries, 'query'), (d, {*corpus, *gone}, 'document')):
-            if k not in known: raise ValueError(f'{files[0]} names the {what} {short_repr(k)}, which is not there')
+        q, d, grade = whole(q, queries), whole(d, corpus), whole(grade)
         if not grade.lstrip('-').isdecimal(): raise ValueError(f'{files[0]}: the score of {d} for {q} is {short_repr(grade)}')
-        if int(grade) > 0 and d in corpus:
-            qrels[q][d] = int(grade)
-    if not qrels: raise ValueError(f'{files[0]} has no judgement above 0')
+        if q not in queries: lost['queries'][q] = 1
+        else:
+            judged = qrels[q]
+            if int(grade) > 0: judged[d] = int(grade)
+            if int(grade) > 0 and d not in corpus: lost['documents'][d] = 1
+    happens = dict(queries='are left out', documents='count as not found')
+    for k, ids in lost.items():
+        if ids: warnings.warn(f"{files[0]}: {len(ids):,} judged {k} are missing or empty, and {happens[k]}: {', '.join([*ids][:3])}")
+    if not any(qrels.values()): raise ValueError(f'{files[0]} has no judgement above 0')
     return SearchTask(corpus, queries, dict(qrels))
 
 # %% ../../nbs/data/search.ipynb #srch0012

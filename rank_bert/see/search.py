@@ -10,7 +10,7 @@ __all__ = ['rank_scores', 'own_documents', 'search_scores', 'encode_search', 'ki
 # %% ../../nbs/see/search.ipynb #sees0003
 import numpy as np, pandas as pd, torch
 from scipy.stats import bootstrap
-from sklearn.metrics import ndcg_score
+from sklearn.metrics import dcg_score
 from tqdm.auto import tqdm
 from ..data.search import SearchTask
 from ..models.kinds import KINDS, Encoder
@@ -20,12 +20,17 @@ from .similarity import encode_texts
 def rank_scores(
     grades, # Of the documents, 0 for those that nobody judged
     found, # How similar each of them is to the query
+    lost=(), # Grades of judged documents that are not there: nobody finds them
 )->dict: # ndcg@10, mrr@10, recall@10, recall@100
     "Score the order of documents for one query."
     right = grades[np.argsort(-found, kind='stable')] > 0
     first = right[:10].argmax() if right[:10].any() else np.inf
-    recall = {f'recall@{k}': right[:k].sum()/right.sum() for k in (10, 100)}
-    return {'ndcg@10': ndcg_score([grades], [found], k=10), 'mrr@10': 1/(1 + first)} | recall
+    recall = {f'recall@{k}': right[:k].sum()/max(1, right.sum() + len(lost)) for k in (10, 100)}
+    best = np.sort([*grades, *lost])[::-1][:10]
+    ideal = (best/np.log2(np.arange(len(best)) + 2)).sum()
+    least = min(found, default=0.) - 1 # of one more document, since a single one has no order
+    gain = dcg_score([[*grades, 0]], [[*found, least]], k=10)
+    return {'ndcg@10': gain/ideal if ideal else 0., 'mrr@10': 1/(1 + first)} | recall
 
 def own_documents(task:SearchTask)->list: # Ids
     "List the judged queries that are documents too, by their ids, and that nobody judged to find themselves."
@@ -49,10 +54,12 @@ def search_scores(
     own = {} if keep_self else {q: place[q] for q in own_documents(task)}
     for (name, judged), q in zip(task.qrels.items(), queries):
         grades = np.zeros(len(place))
-        for k, v in judged.items(): grades[place[k]] = v
+        for k, v in judged.items():
+            if k in place: grades[place[k]] = v
+        lost = [v for k, v in judged.items() if k not in place]
         found = KINDS[kind].similarity(q[None], docs)[0].numpy()
         if name in own: grades, found = (np.delete(o, own[name]) for o in (grades, found))
-        rows[name] = rank_scores(grades, found)
+        rows[name] = rank_scores(grades, found, lost)
     return pd.DataFrame.from_dict(rows, orient='index')
 
 # %% ../../nbs/see/search.ipynb #sees0010
