@@ -29,8 +29,8 @@ def _call(name, then, broken):
 
 class Finder:
     "Finds the modules that somebody waits for."
-    def find_spec(self, name, path=None, target=None):
-        if name not in WAITING: return None
+    def find_spec(self, name, path=None, target=None, waiting=WAITING):
+        if name not in waiting: return None # the name of the table is gone where a page was processed
         behind = [o for o in sys.meta_path[sys.meta_path.index(self) + 1:] if hasattr(o, 'find_spec')]
         spec = next((found for o in behind if (found := o.find_spec(name, path, target))), None)
         if not (spec and spec.loader): return None
