@@ -116,6 +116,20 @@ def why_not(to:str, precision:str, processor:str=None)->str: # None if there is 
 # `settings`: of the command that wrote its folder; `texts`: how many a row has, if we know
 Source = namedtuple('Source', 'model tokenizer max_length settings texts activation', defaults=[{}, None, 'Identity'])
 
+def check_exportable(model)->str: # What scores go through: Identity, or the Sigmoid of a reranker
+    "Raise `ValueError` for what a model of sentence-transformers does with its outputs and graphs do not."
+    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
+    pools = prompted(model, [''])[0] and not all(getattr(m, 'include_prompt', True) for m in model.modules())
+    odd = {'export model[0].model.base_model for the vectors of its encoder': (
+            'gives other than dense vectors', Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding')),
+        'export model[0].model, which gives them before': (
+            f'passes scores through {act}', act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1)),
+        'call model.set_pooling_include_prompt(True), which changes its embeddings, and evaluate it again': (
+            'pools without its prompt (include_prompt=False)', pools)}
+    for way, (what, is_odd) in odd.items():
+        if is_odd: raise ValueError(f'{type(model).__name__} {what}, and graphs do not: {way}')
+    return act
+
 def open_source(model, tokenizer=None, max_length=None, otherwise=None):
     "Open whatever was passed to `export`; `otherwise` is the tokenizer of a model that knows none."
     settings, n = {}, None
@@ -133,15 +147,8 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
         length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, os.PathLike)): tokenizer = get_tokenizer(tokenizer)
     tokenizer = tokenizer or own or otherwise
-    kind = type(model).__name__
     pairs = is_a(model, 'CrossEncoder') or Encoder(model).kind == 'ranking'
-    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
-    odd = {'gives other than dense vectors': Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding'),
-        f'passes scores through {act}': act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1),
-        'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
-            not all(getattr(m, 'include_prompt', True) for m in model.modules())}
-    for what in filter(odd.get, odd):
-        raise ValueError(f"{kind} {what}, and graphs do not: export model[0].model{'.base_model'*(act == 'Identity')}")
+    act = check_exportable(model)
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
@@ -394,9 +401,6 @@ def graph_to_export(source, to):
     "Make the graph of a model, and refuse one that we cannot export; warn if other programs could not pool its tokens."
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
-        if any(is_a(m, 'Dense') and isinstance(m.activation_function, torch.nn.Identity) for m in graph.model):
-            raise ValueError(f'{pooling_of(source.model)}: no map can go before this pooling, where other programs would '
-                'see it: compress the dense model again with refit(head=False), which adds none')
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
             'graph gives its embedding without the tokens, for Predictor and the page')
     if to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):

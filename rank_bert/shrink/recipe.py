@@ -330,6 +330,7 @@ def read_options(
     except (SyntaxError, ValueError, AttributeError):
         raise ValueError(f"the settings in {recipe!r:.80} must look like 'retune(epochs=2, lr=1e-5)', "
             f"got ({text:.80})") from None
+    if options and not known: raise ValueError(f'{new.name} has no settings in {recipe!r:.80}: write {new.name}')
     for k, v in options.items():
         p = known[check_name(k, f'setting of {new.name}', known)]
         where = f'{k} of {new.name}'
