@@ -35,7 +35,7 @@ from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
-from .guarantee import set_aside, unseen_texts
+from .guarantee import set_aside, texts_digest, unseen_texts
 from .judge import answers_to
 from .latency import timed_call
 
@@ -98,6 +98,7 @@ class Job:
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
+        self.given = dict(digest=texts_digest(data), seed=config.seed) if data and isinstance(data, list) else None
         if config.max_changed:
             own = None if self.ready else data
             self.data, self.aside = set_aside(own, seed=config.seed, kind=self.encoder.kind)
