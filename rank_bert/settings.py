@@ -244,6 +244,7 @@ class Rows(Settings):
     n_train:Count=None # Learn from this many rows only
     max_length:Length=None # Longest input in tokens (default: as in training, or 128)
     tokenizer:text_as('NAME|FOLDER')=None # Tokenizer other than the model's own
+    kind:one_of('ranking', 'regression')=None # What the one output of a model is (default: as its folder or the rows tell)
 
     def __post_init__(self):
         super().__post_init__()

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from .export import HEADS, texts_to_compare
-from .rows import rows_learner, rows_of, rows_record
+from .rows import rows_learner, rows_of, rows_record, take_kind
 from .shell import (Saved, command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..data.search import is_search_folder
 from ..models.folder import SavedModel
@@ -65,17 +65,20 @@ def open_for_recipe(
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc005201
-def _scores_of(model, learn, saved, rows):
-    "Score a model on rows set aside, or the entities that a tagger finds in a file, whose tags it has not seen."
+def _scores_of(model, learn, saved, rows, candidates=None):
+    "Score a model on rows set aside, or a tagger or reranker on a file, whose tags or grades it has not seen."
     if learn: return learn.with_model(model).evaluate()
-    if not rows.data or saved.kind != 'token_classification': return None
+    if not rows.data or saved.kind not in HEADS: return None
     from rank_bert.data.tables import read_tags
     from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
-    from rank_bert.train.scores import entity_scores
-    words, tags = (o[:2000] for o in read_tags(rows.data))
+    from rank_bert.train.scores import entity_scores, ranking_scores
     p = Predictor(model.exported.folder) if hasattr(model, 'exported') else in_pytorch(model, rows.max_length)
+    if candidates:
+        pairs, grades = candidates
+        return ranking_scores([q for q, _ in pairs], grades, p.outputs(pairs)[:, 0])
+    words, tags = (o[:2000] for o in read_tags(rows.data))
     check_kinds(tags, p.labels, rows.data)
     return entity_scores(tags, p.tag(words), p.labels)
 
@@ -161,7 +164,8 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     folder.check()
     was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
-    if rows.data and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
+    candidates = take_kind(folder, rows)
+    if rows.data and not candidates and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
     from rank_bert.lowrank.record import bytes_by_part, compression_of, records_of
     from rank_bert.models.hooks import as_written
     from rank_bert.models.kinds import Encoder
@@ -178,11 +182,12 @@ def compress(
     if config.speedup: end = f'{config.speedup:g}-times-as-fast'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     raw = bool(parts) and parts[0].first
-    model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed, raw)
+    read = replace(rows, texts=rows.data, data=None) if candidates else rows # their grades are not learned from
+    model, tok, data, record = open_for_recipe(folder, read, config.seed, needed, raw)
     learn = data if hasattr(data, 'dls') else None
-    before = _scores_of(model, learn, folder, rows)
+    before = _scores_of(model, learn, folder, rows, candidates)
     model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
-    scores = dict(before=before, after=_scores_of(model, learn, folder, rows))
+    scores = dict(before=before, after=_scores_of(model, learn, folder, rows, candidates))
     warn_fell(compression_of(model), scores)
     if not hasattr(model, 'exported'): model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)

@@ -14,7 +14,7 @@ from shlex import quote
 
 from ..data.facts import GLUE_TASKS
 from ..data.search import is_search_folder, read_search, search_texts
-from .rows import validation_items
+from .rows import take_kind, validation_items
 from ..models.folder import SavedModel
 from .shell import Saved, command, out_folder, predict_line, say, say_next, text_items
 from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows
@@ -48,7 +48,7 @@ def texts_to_compare(
 def export(
     folder:Saved, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     form:ExportConfig=ExportConfig(),
-    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
+    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', 'kind', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
@@ -58,6 +58,7 @@ def export(
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
     folder.check()
+    take_kind(folder, rows)
     was = folder.path.resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write

@@ -17,7 +17,7 @@ from fastcore.basics import chunked, listify
 
 from ..data.search import is_search_folder
 from ..checks import check_texts
-from .rows import rows_learner, rows_of, validation_items
+from .rows import rows_learner, rows_of, take_kind, validation_items
 from .export import HEADS, evaluate_exported
 from ..io import expanded
 from ..models.folder import SavedModel
@@ -50,7 +50,7 @@ def check_again(
     say(str(found))
     return dict(guarantee=found.verdict)
 
-def evaluate_head(saved, rows, bs, dense=None): # scores, and the texts; None where these are no candidates
+def evaluate_head(saved, rows, bs, dense=None, candidates=None): # scores, and the texts; None where these are no candidates
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
@@ -63,11 +63,10 @@ def evaluate_head(saved, rows, bs, dense=None): # scores, and the texts; None wh
         (words, tags), p = read_tags(rows.data), opened(saved)
         check_kinds(tags, p.labels, rows.data)
         return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
-    (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
-    queries = [o[0] for o in texts]
-    if isinstance(texts[0], str) or len({*queries}) == len(texts): return None
+    if not candidates: return None
+    texts, grades = candidates
     z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (saved, dense) if o)
-    return ranking_scores(queries, grades, z, *other), texts
+    return ranking_scores([q for q, _ in texts], grades, z, *other), texts
 
 def evaluate_search(
     saved:SavedModel, # A sentence encoder, or its export
@@ -78,12 +77,16 @@ def evaluate_search(
     "Score what a sentence encoder finds in a search task."
     from rank_bert.compare.embedding_sweep import open_encoder
     from rank_bert.data.search import read_search
+    from rank_bert.models.opener import open_router
     from rank_bert.see.search import compare_search, encode_search, kind_of, own_documents, search_scores
     from rank_bert.ship.runtime import Predictor
     task = read_search(data)
     if (n := len(own_documents(task))) and not keep_self:
         say(f'{n:,} queries are documents too, by their ids: their own document is left out of what they find')
-    model, *other = (Predictor(o) if o.exported else open_encoder(o)[0] for o in (saved, dense) if o)
+    def opened(o):
+        if o.exported: return Predictor(o)
+        return open_router(o) if o.routes else open_encoder(o)[0]
+    model, *other = (opened(o) for o in (saved, dense) if o)
     if not other:
         both = (encode_search(model, task, o) for o in ('query', 'document'))
         return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
@@ -94,7 +97,7 @@ def evaluate_search(
 @command(pos=['task'])
 def evaluate(
     folder:Saved, # Folder of a fine-tuned model, or one that rank-bert-export wrote
-    rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
+    rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer', 'kind'),
     fit:Fit.include('bs')=Fit(bs=64),
     dense:Saved=None, # Dense model of its guarantee (default: what it was compressed from)
     keep_self:bool=False, # In a search: may a query find the document with its own id, which nobody judged?
@@ -106,12 +109,13 @@ def evaluate(
     folder in BEIR's layout, `queries only` on the index of the dense model.
     Example: rank-bert-evaluate tuned sst2 --source sample
     Example: rank-bert-evaluate tuned --data test.csv"""
-    folder.check()
+    if not folder.routes: folder.check()
     if is_search_folder(rows.data):
         res = evaluate_search(folder, rows.data, dense or folder.dense, keep_self)
         say_scores(res)
         return res
-    if (rows.data or not rows.task) and folder.kind in HEADS and (found := evaluate_head(folder, rows, fit.bs, dense)):
+    candidates = take_kind(folder, rows)
+    if (rows.data or not rows.task) and folder.kind in HEADS and (found := evaluate_head(folder, rows, fit.bs, dense, candidates)):
         say_scores(found[0])
         return found[0] | check_again(folder, dense, {}, found[1])
     if dense and not folder.guarantee:

@@ -8,13 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/commands/rows.html.md"""
 __all__ = ['rows_of']
 
 # %% ../../nbs/commands/rows.ipynb #0e113e9e
+from dataclasses import replace
 from pathlib import Path
 
-from .shell import check_source
+from .shell import check_source, say
 from ..data.facts import glue_task
 from ..io import digest
 from ..models.folder import SavedModel
-from ..settings import Rows
+from ..settings import Rows, option
 
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
 def rows_of(
@@ -94,3 +95,22 @@ def validation_items(
     labels = Labels(train, rows['label_col'], None, rows.get('vocab'), rows.get('regression'))
     splits = {k: ([table_column(t, c, k) for c in cols], labels.encode(t, k)) for k, t in valids.items()}
     return {k: (cols[0] if len(cols) == 1 else list(zip(*cols)), y) for k, (cols, y) in splits.items()}
+
+# %% ../../nbs/commands/rows.ipynb #rows6200
+def take_kind(
+    saved:SavedModel,
+    rows:Rows, # What you name
+)->tuple: # Pairs of a query and a candidate, and their grades; None for other rows, and for a model of another kind
+    "Find out what the one output of a model is: what you say, or a ranking where most queries have several candidates."
+    if rows.kind: saved.take(rows.kind)
+    told = rows.kind or saved.kind != 'regression' or saved.exported or saved.config.get('problem_type') or saved.settings
+    if not rows.data or told and saved.kind != 'ranking': return None
+    (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
+    queries = len(texts) if isinstance(texts[0], str) else len({q for q, _ in texts})
+    if saved.kind == 'ranking' and queries < len(texts): return texts, grades
+    if rows.kind == 'ranking': raise ValueError(f'{rows.data} has no query with two candidates, so there is no order to score')
+    if told or 2*queries > len(texts) or any(g < 0 or g % 1 for g in grades): return None
+    saved.take('ranking')
+    say(f'{rows.data} has several candidates of each query, so {saved} is taken for a reranker: '
+        f'{option("kind")} regression scores numbers')
+    return texts, grades

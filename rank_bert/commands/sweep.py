@@ -66,7 +66,7 @@ def sweep(
     models:comma_list(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
     grid:Grid=_GRID,
     score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
-    rows:Rows.exclude('task', 'texts', data='Or a file of yours: csv, tsv, jsonl, parquet; txt has no labels')=_ROWS,
+    rows:Rows.exclude('task', 'texts', 'kind', data='Or a file of yours: csv, tsv, jsonl, parquet; txt has no labels')=_ROWS,
     fit:Fit.exclude('seed', 'bf16')=_FIT,
     config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator',
         'seed')=CompressConfig(),

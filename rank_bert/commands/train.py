@@ -53,7 +53,7 @@ def fit_aloud(
 # %% ../../nbs/commands/train.ipynb #6579371c
 @command(pos=['task'])
 def finetune(
-    rows:Rows.exclude('texts', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
+    rows:Rows.exclude('texts', 'kind', task='GLUE task: cola, sst2, mrpc, qqp, stsb, mnli, qnli, rte or wnli; or pass --data',
                   max_length='Longest input in tokens (default: 128, or what the tokenizer reads)')=Rows(),
     fit:Fit=Fit(),
     model:text_as('NAME|FOLDER')='prajjwal1/bert-tiny', # Name on the hub, or folder of a saved model

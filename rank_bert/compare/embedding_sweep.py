@@ -29,7 +29,7 @@ from .sweep import Sweep
 from ..models.opener import open_model
 from ..models.kinds import KINDS, Encoder
 from ..models.embedder import pooling_of
-from ..see.search import encode_search, search_scores
+from ..see.search import encode_search, own_documents, search_scores
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Rows
 
@@ -93,14 +93,17 @@ class EmbeddingSweep(Sweep):
         score_col:str=None, # Column with how similar the texts of a row are; default: 'score' if there is one
         n_train:int=None, # Rows to learn from at most, drawn by the seed; `n_samples` of their texts calibrate
         n_valid:int=2000, # Rows to score on at most, drawn by the seed
+        keep_self:bool=False, # In a search task: may a query find the document with its own id, which nobody judged?
         **kwargs
     ):
         odd = [k for k in kwargs if k in _FITS]
         if odd:
             raise TypeError(f'{odd[0]} is about tasks and fine-tuning, and a sentence encoder has none: leave it out')
-        self.n_valid = check_count(n_valid, 'n_valid')
+        self.n_valid, self.keep_self = check_count(n_valid, 'n_valid'), keep_self
         one_file = isinstance(data, (str, Path))
         self._read(data, valid, text_cols, score_col)
+        if self.search and not keep_self and (own := own_documents(self.search)):
+            print(f'{len(own):,} queries are documents too, by their ids: their own document is left out of what they find')
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
         super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
@@ -158,6 +161,7 @@ def texts(self:EmbeddingSweep,
 def tuning_settings(self:EmbeddingSweep, run)->dict: # All that the dense model and its texts depend on
     "List the settings of what a run starts from."
     aside = dict(set_aside='half') if self.config.limit == 'max_changed' else {} # which the guarantee is tested on
+    aside |= dict(keep_self=True) if self.keep_self else {}
     return dict(task=run.task, model=run.model, seed=run.seed, source=self.source, text_cols=self.cols,
                score_col=self.score_col, valid=self.asked, n_train=self.rows.n_train, n_valid=self.n_valid,
                 files=settings_hash([folder_state(run.model), self.files]), **aside)
@@ -191,7 +195,7 @@ def _scores(self:EmbeddingSweep, run, job, result):
         _, index = found = job.cache.find('search', None, lambda: both(job.dense))
         if result:
             found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
-        old = search_scores(found[0], index, task, row.name).add_suffix(', old index')
-        metrics |= {**search_scores(*found, task, row.name).mean(), **old.mean()}
+        old = search_scores(found[0], index, task, row.name, self.keep_self).add_suffix(', old index')
+        metrics |= {**search_scores(*found, task, row.name, self.keep_self).mean(), **old.mean()}
     far = dict(divergence=max(0., metrics.get('divergence', 1 - metrics['cosine']))) if result else {}
     return dict(metric=row.neighbours.removeprefix('nearest '), score=metrics['neighbours'], metrics=metrics, **far)

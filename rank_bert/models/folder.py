@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 
-from ..checks import check_count, check_each, check_fields, check_text, default_length, short_repr
+from ..checks import check_count, check_each, check_fields, check_name, check_text, default_length, short_repr
 from ..data.facts import GLUE_TASKS
 from ..io import check_file, digest, expanded, json_object
 
@@ -43,6 +43,7 @@ class SavedModel:
         folder:str|Path, # Folder of the model
     ):
         self.name, self.path, self.held = str(folder), expanded(folder), {}
+        self.ranks = False # as `take` says
     def __str__(self): return self.name
     def __repr__(self): return f'SavedModel({self.name!r})'
     def __fspath__(self): return str(self.path)
@@ -64,7 +65,11 @@ class SavedModel:
         own = self.sentence_class # which refuses a `CrossEncoder` of modules
         if (f := p/'config.json').exists() and '__version__' not in self.read(f): return p # else 0_Transformer has it
         why = 'has no config.json: it is not the folder of a saved model'
-        if own:
+        if self.routes:
+            why, one = f"holds a Router, so pass one of its routes ({', '.join(self.routes)})", self.routes[0]
+            why += (f": SentenceTransformer(modules=[*SentenceTransformer('{self}')[0].sub_modules['{one}']])"
+                f".save_pretrained('{self}-{one}') makes its folder")
+        elif own:
             f = p/'modules.json'
             with named_errors(f): inner, kind = (self.read(f, list)[0][k] for k in ('path', 'type'))
             if (p/inner).resolve().parent == p.resolve() and (p/inner/'config.json').is_file(): return p/inner
@@ -156,6 +161,13 @@ def sentence_class(self:SavedModel)->str: # None if another library saved it
     "Tell which class of sentence-transformers saved the model."
     files = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
     with named_errors(self): return sentence_class_in(*(f if f.is_file() else None for f in files), self.read)
+
+@once
+def routes(self:SavedModel)->list: # Names; empty without a Router
+    "List the routes of a Router of sentence-transformers."
+    f = self.path/'router_config.json'
+    if not (self.sentence_class and f.is_file()): return []
+    with named_errors(f): return [*self.read(f)['structure']]
 
 @once
 def library(self:SavedModel)->str:
@@ -335,6 +347,26 @@ def kind(self:SavedModel)->str: # Key of `KINDS`; None for a head that chooses a
     if self.exported: return self.manifest['kind']
     from rank_bert.models.answers import kind_of # imports NumPy
     return kind_of([self.sentence_class], next(iter(self.classes), 'Model'), self.config)
+
+def check_kind(
+    kind:str, # What you say that a model answers: 'ranking' or 'regression'
+    found:str, # What its files say, a key of `KINDS`
+    name, # The model, for the error
+):
+    "Raise `ValueError` unless the one output of a model may be of this kind."
+    from rank_bert.settings import option # imports fastcore
+    check_name(kind, 'kind', ['ranking', 'regression'])
+    if found in (kind, 'regression'): return
+    raise ValueError(f"{option('kind')} {kind} is for a model with one output, and {name} is for {found}: leave it out")
+
+@method
+def take(self:SavedModel,
+    kind:str, # 'ranking' or 'regression'
+):
+    "Say what the one output of the model is."
+    check_kind(kind, self.kind, self)
+    self.kind = kind
+    self.ranks = kind == 'ranking'
 
 @once
 def labels(self:SavedModel)->list: # In the order of its outputs

@@ -13,6 +13,7 @@ from scipy.stats import bootstrap
 from sklearn.metrics import dcg_score
 from tqdm.auto import tqdm
 from ..data.search import SearchTask
+from ..models.embedder import is_a, kind_by_similarity
 from ..models.kinds import KINDS, Encoder
 from .similarity import encode_texts
 
@@ -75,7 +76,8 @@ def encode_search(
 
 def kind_of(model): # as for `encode_search` -> key of `KINDS`
     "Tell what a model or a predictor answers, and so by what similarity."
-    return Encoder(model).kind if isinstance(model, torch.nn.Module) else getattr(model, 'kind', 'embedding')
+    if not isinstance(model, torch.nn.Module): return getattr(model, 'kind', 'embedding')
+    return kind_by_similarity('embedding', model) if is_a(model, 'SentenceTransformer') else Encoder(model).kind
 
 def compare_search(
     dense, # Model that the index comes from

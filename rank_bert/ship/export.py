@@ -38,7 +38,7 @@ from ..shrink.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
 from ..lowrank.record import dense_sizes, guaranteed, made_smaller, records_of, warn_other_dense
-from ..shrink.guarantee import Guarantee, Tried, changed_answers, texts_digest
+from ..shrink.guarantee import Guarantee, Tried, changed_answers, set_aside, share_error, texts_digest
 from ..settings import CompressConfig, ExportConfig, Latency, flatten, option
 
 # %% ../../nbs/ship/export.ipynb #de000028
@@ -64,7 +64,10 @@ def export(
     candidates = list_candidates('onnx' if form.to == 'web' else form.to, form.precision, form.processor)
     source = open_source(model, tokenizer, max_length)
     refuse(source, size[1], config.max_changed and texts is None)
-    truth = open_truth(source, dense, max_length) if config.max_changed else None
+    truth, met = None, None
+    if config.max_changed:
+        truth = open_truth(source, dense, max_length)
+        texts, met = texts_to_test(source, texts)
     graph = graph_to_export(source, form.to)
     with new_folder(out, overwrite, checked=True) as tmp:
         hidden = tmp.parent # gone with the block
@@ -72,7 +75,7 @@ def export(
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
         settings = {k: write_candidate(source, graph, traced, f, *k, form.processor) for k, f in folders.items()}
-        kept = check_guarantee(truth, folders, texts, config, size[0]) if config.max_changed else folders
+        kept = check_guarantee(truth, folders, texts, config, size[0], met) if config.max_changed else folders
         if len(candidates) > 1: best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
         else:
             (best,), measured = candidates, {}
@@ -116,6 +119,20 @@ def why_not(to:str, precision:str, processor:str=None)->str: # None if there is 
 # `settings`: of the command that wrote its folder; `texts`: how many a row has, if we know
 Source = namedtuple('Source', 'model tokenizer max_length settings texts activation', defaults=[{}, None, 'Identity'])
 
+def check_exportable(model)->str: # What scores go through: Identity, or the Sigmoid of a reranker
+    "Raise `ValueError` for what a model of sentence-transformers does with its outputs and graphs do not."
+    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
+    pools = prompted(model, [''])[0] and not all(getattr(m, 'include_prompt', True) for m in model.modules())
+    odd = {'export model[0].model.base_model for the vectors of its encoder': (
+            'gives other than dense vectors', Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding')),
+        'export model[0].model, which gives them before': (
+            f'passes scores through {act}', act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1)),
+        'call model.set_pooling_include_prompt(True), which changes its embeddings, and evaluate it again': (
+            'pools without its prompt (include_prompt=False)', pools)}
+    for way, (what, is_odd) in odd.items():
+        if is_odd: raise ValueError(f'{type(model).__name__} {what}, and graphs do not: {way}')
+    return act
+
 def open_source(model, tokenizer=None, max_length=None, otherwise=None):
     "Open whatever was passed to `export`; `otherwise` is the tokenizer of a model that knows none."
     settings, n = {}, None
@@ -133,15 +150,8 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
         length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, os.PathLike)): tokenizer = get_tokenizer(tokenizer)
     tokenizer = tokenizer or own or otherwise
-    kind = type(model).__name__
     pairs = is_a(model, 'CrossEncoder') or Encoder(model).kind == 'ranking'
-    act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
-    odd = {'gives other than dense vectors': Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding'),
-        f'passes scores through {act}': act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1),
-        'pools without its prompt (include_prompt=False)': prompted(model, [''])[0] and
-            not all(getattr(m, 'include_prompt', True) for m in model.modules())}
-    for what in filter(odd.get, odd):
-        raise ValueError(f"{kind} {what}, and graphs do not: export model[0].model{'.base_model'*(act == 'Identity')}")
+    act = check_exportable(model)
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
@@ -394,9 +404,6 @@ def graph_to_export(source, to):
     "Make the graph of a model, and refuse one that we cannot export; warn if other programs could not pool its tokens."
     graph = TextGraph(source.model, source.tokenizer.model_input_names)
     if len(graph.outputs) < len(KINDS[graph.kind].outputs):
-        if any(is_a(m, 'Dense') and isinstance(m.activation_function, torch.nn.Identity) for m in graph.model):
-            raise ValueError(f'{pooling_of(source.model)}: no map can go before this pooling, where other programs would '
-                'see it: compress the dense model again with refit(head=False), which adds none')
         warnings.warn(f'programs that pool the tokens of a graph themselves cannot do {pooling_of(source.model)}: the '
             'graph gives its embedding without the tokens, for Predictor and the page')
     if to == 'web' and KINDS[graph.kind].method not in ('predict', 'encode'):
@@ -445,24 +452,43 @@ def _of_queries(z, kind, texts):
     return by_group(torch.as_tensor(z), torch.tensor([numbers.setdefault(o[0], len(numbers)) for o in texts])).numpy(), kind
 
 # %% ../../nbs/ship/export.ipynb #4e58a721
+def digests_of(source, texts):
+    "Compute the fingerprints of texts and of their tokens, since a record holds one of them."
+    from rank_bert.data.tokens import token_batches # imports datasets
+    return [texts_digest(o) for o in (texts, token_batches(source.tokenizer, texts, source.max_length))]
+
+def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them
+    "Find the texts that a model has not learned from: those that it set aside, if these are the texts that it was given."
+    last = next(reversed(records_of(source.model)), {})
+    given, promised = (last.get('texts') or {}).get('given'), last.get('guarantee')
+    if given and given['digest'] in digests_of(source, texts):
+        if 'set_aside' not in last['texts']:
+            raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
+        texts = set_aside(texts, seed=given['seed'], kind=Encoder(source.model).kind)[1]
+    met = promised and promised['digest'] in digests_of(source, texts)
+    return texts, Guarantee(**promised) if met else None
+
 def check_guarantee(
     dense, # As for `outputs_of`: the model whose answers are the truth
     folders:dict, # Name -> exported folder
     texts, # Texts that no model was trained on or fitted to
     config:CompressConfig, # With `max_changed`, `confidence` and `tolerance`
     bs:int=1, # Texts at once, as the folder will be asked
+    met:Guarantee=None, # Of the record, if it is of the same texts
 )->dict: # Name -> `Guarantee`, of those that keep it
     "Test a guarantee on exported folders, all of them at once."
     before, kind = outputs_of(dense, texts)
     if kind == 'single_label_classification' and before.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    each, found = 1 - (1 - config.confidence)/len(folders), {}
+    mark = texts_digest(texts) if met is None else met.digest
+    shared, tests = share_error(config.confidence, mark, met)
+    each, found = 1 - (1 - shared)/len(folders), {}
     check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
     for k, f in folders.items():
         losses = changed_answers(before, outputs_of(f, texts, bs)[0], kind, config.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
         found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind,
-            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=texts_digest(texts))
+            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=mark, tests=tests)
     kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)

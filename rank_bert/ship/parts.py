@@ -16,13 +16,10 @@ import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
 from .engines import ENGINES
-from .export import check_ids, export
-from .onnx import fold_maps
+from .export import check_exportable, check_ids, export
 from .runtime import Predictor
 from ..models.answers import KINDS
-from ..models.embedder import pooling_of
 from ..models.kinds import Encoder
-from ..shrink.align import with_map
 from ..shrink.recipe import Part
 
 # %% ../../nbs/ship/parts.ipynb #24dpa006
@@ -55,15 +52,10 @@ class Exported:
 
 # %% ../../nbs/ship/parts.ipynb #24dpa007
 def _refuse(job, parts):
-    "Raise `ValueError` for a token without a row, and for a map that no pooling takes."
+    "Raise `ValueError` for a token without a row, and for what a model does and graphs do not."
     enc = job.encoder
     check_ids(enc.base, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
-    if enc.st is None or not enc.gives_vectors or all(p.name != 'refit' for p in parts):
-        return
-    n = enc.st.get_embedding_dimension()
-    if not fold_maps(Encoder(with_map(job.dense, torch.eye(n), torch.zeros(n))).st):
-        raise ValueError(f"refit maps embeddings, and no map can go before {pooling_of(job.dense)}, as {parts[-1].name} "
-            "needs it: leave refit out")
+    check_exportable(job.dense)
 
 def _exported(engine, precision):
     "Make the function of a part that exports."

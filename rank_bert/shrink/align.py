@@ -57,6 +57,34 @@ def with_map(
     st.insert(i + 1, dense.to(like).train(st.training))
     return new
 
+# %% ../../nbs/shrink/align.ipynb #f0ldmap2
+_AVERAGES = 'mean', 'cls', 'lasttoken', 'weightedmean' # poolings whose weights add up to one
+
+def fold_maps(
+    st:nn.Module, # A `SentenceTransformer`; changed in place
+)->bool: # Is all that stands behind the tokens now a pooling, perhaps with a normalisation?
+    "Move linear maps from behind the pooling of a sentence encoder onto its tokens, where they do the same."
+    first, *rest = st.named_children()
+    pool, maps = rest.pop(0) if rest else first, []
+    def linear(m):
+        return is_a(m, 'Dense') and isinstance(m.activation_function, nn.Identity)
+    while rest and linear(rest[0][1]):
+        maps.append(rest.pop(0))
+    if not is_a(pool[1], 'Pooling') or not all(is_a(m, 'Normalize') for _, m in rest):
+        return False
+    if maps and pool[1].pooling_mode not in _AVERAGES: return False
+    for _, m in maps:
+        m.module_input_name = m.module_output_name = 'token_embeddings'
+        pool[1].embedding_dimension = m.out_features
+    st._modules = dict([first, *maps, pool, *rest])
+    return True
+def takes_map(
+    model:nn.Module, # A module that contains a `SentenceTransformer`
+    size:int, # Of its embeddings before the normalisation
+)->bool: # Could a graph have a map before its pooling?
+    "Tell whether a linear map behind the pooling may go before it."
+    return fold_maps(Encoder(with_map(model, torch.eye(size), torch.zeros(size))).st)
+
 # %% ../../nbs/shrink/align.ipynb #ebf3b931
 def unmapped(
     model:nn.Module, # A module that contains a `SentenceTransformer`

@@ -126,6 +126,7 @@ def choose(
 # %% ../../nbs/shrink/choose.ipynb #cho00008
 def fit(
     step, # `Step` of a recipe, right behind a choice
+    head:bool=True, # Fit the head as well, or add a map to a sentence encoder?
 )->object: # `Result` with the fitted model
     "Fit factors, narrower layers and the head to what the dense model computed."
     result, before = step.result, step.result.before
@@ -133,6 +134,6 @@ def fit(
     if not any(record_of(step.model).plan.values()) and result.pruned is before.model: return result
     stats = result.stats or replace(step, result=before).calibration()
     release_memory() # of the factors
-    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, holdout=job.judges, n_samples=None,
+    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, head=head, holdout=job.judges, n_samples=None,
         progress=job.progress)
     return replace(result, model=new)

@@ -69,6 +69,7 @@ def complete_record(
         drawn = 'at random' if Encoder(job.dense).embeds else 'at random, half of the tokens from the longest'
         texts = dict(learned=_texts_told(job.texts), judged=_texts_told(job.judges), drawn=drawn)
     if job.aside: texts |= dict(set_aside=_texts_told(job.aside))
+    if job.given: texts |= dict(given=job.given)
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
     name = origin.partition(': ')[2].partition(' (began as ')[0] or origin
     about = dict(name=name if origin.startswith(('hub', 'cache')) else Path(name).name, digest=model_digest(job.dense))

@@ -150,8 +150,9 @@ def outputs_on(
     return by_group(z, group) if kind == 'ranking' else z, kind
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0062
-def texts_digest(texts)->str: # strings, or pairs, in any order
-    "Compute a fingerprint of the texts that a guarantee is tested on."
+def texts_digest(texts)->str: # texts, pairs of texts, or batches, in any order
+    "Compute a fingerprint of texts, or of the tokens of batches."
+    if not are_texts(texts): texts = [tuple(x['input_ids'].tolist()) for x, _ in each_text(texts)]
     return digest(sorted(map(str, texts)))
 
 def share_error(confidence, mark, met)->tuple: # Confidence of this test, and the tests on these texts so far
@@ -174,7 +175,7 @@ def guarantee(
     "Find the smallest budget that changes at most a share of the answers."
     batches = list(batches_from(dense, texts))
     rows = [tuple(x['input_ids'].tolist()) for x, _ in each_text(batches)]
-    mark = texts_digest(texts if are_texts(texts) else rows)
+    mark = texts_digest(texts if are_texts(texts) else batches)
     each, tests = share_error(confidence, mark, met)
     check_enough(len(rows), max_changed, each)
     if len(different := set(rows)) == 1:

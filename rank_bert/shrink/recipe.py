@@ -32,10 +32,10 @@ from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
 from .choose import NARROWS, choose, fit, shapes_of
-from .decompose import DECOMPOSITIONS
+from .decompose import DECOMPOSITIONS, check_needs
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
-from .guarantee import set_aside, unseen_texts
+from .guarantee import set_aside, texts_digest, unseen_texts
 from .judge import answers_to
 from .latency import timed_call
 
@@ -98,6 +98,7 @@ class Job:
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
+        self.given = dict(digest=texts_digest(data), seed=config.seed) if data and isinstance(data, list) else None
         if config.max_changed:
             own = None if self.ready else data
             self.data, self.aside = set_aside(own, seed=config.seed, kind=self.encoder.kind)
@@ -330,6 +331,7 @@ def read_options(
     except (SyntaxError, ValueError, AttributeError):
         raise ValueError(f"the settings in {recipe!r:.80} must look like 'retune(epochs=2, lr=1e-5)', "
             f"got ({text:.80})") from None
+    if options and not known: raise ValueError(f'{new.name} has no settings in {recipe!r:.80}: write {new.name}')
     for k, v in options.items():
         p = known[check_name(k, f'setting of {new.name}', known)]
         where = f'{k} of {new.name}'
@@ -383,6 +385,7 @@ def check_recipe(
         if p.needs and not (texts or labels or ready and p.chooses):
             raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs "
                 "none")
+    for method in {k for p in parts for k in p.chooses} & {*DECOMPOSITIONS}: check_needs(method)
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")

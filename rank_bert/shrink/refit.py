@@ -18,7 +18,7 @@ from ..checks import check_count, check_fraction, check_positive
 from ..models.encoder import linears, open_linears
 from ..models.kinds import Encoder, KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
-from .align import aligned, unmapped
+from .align import aligned, takes_map, unmapped
 from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, split_batch, warn_few
 from ..models.hooks import frozen, hooked, with_own_modules
 from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, truncated_svd
@@ -388,7 +388,7 @@ def refit(
             options |= {'layers': copy.deepcopy(new), 'layers and head': new}
             plain, old = (head_layers(Encoder(options[k]).base) for k in ('layers', None))
             for n, m in plain.items(): m.load_state_dict(old[n].state_dict())
-        if head and known is not None:
+        if head and known is not None and takes_map(dense, known[0].shape[1]):
             options['layers and map'] = aligned(dense, new, fit, held or fit, known=known)
         kept, found = list(options)[-1], [math.nan]*len(options)
         if held: options['svd'] = plain_svd(before, small)
