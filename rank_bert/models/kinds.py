@@ -13,9 +13,9 @@ from fastcore.basics import patch
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from .answers import KINDS, head_kind
+from .answers import KINDS, NOT_COMPARED, head_kind
 from .batches import buckets_for
-from .embedder import NOT_COMPARED, embed
+from .embedder import embed
 from .encoder import Encoder
 from .hooks import frozen
 

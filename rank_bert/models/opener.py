@@ -21,7 +21,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
 from ..io import expanded, hub_reachable, needs_extra
-from .embedder import SENTENCE_KINDS, is_a, sentence_encoder
+from .answers import SENTENCE_KINDS
+from .embedder import is_a, sentence_encoder
 from .kinds import Encoder
 from .hooks import set_attr
 from .folder import (check_settings, encoder_folder, has_tokenizer, is_model_folder, model_config,
