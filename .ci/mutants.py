@@ -30,6 +30,7 @@ ENV = dict(OMP_NUM_THREADS='1', PYTHONHASHSEED='0', HF_HUB_OFFLINE='1', TOKENIZE
 EXPORTED = {'export', 'exporti', 'exports'}
 TURNED = {ast.Lt: ('<', '>='), ast.GtE: ('>=', '<'), ast.Gt: ('>', '<='), ast.LtE: ('<=', '>'), ast.Eq: ('==', '!='),
     ast.NotEq: ('!=', '=='), ast.Is: ('is', 'is not'), ast.IsNot: ('is not', 'is'), ast.In: ('in', 'not in'), ast.NotIn: ('not in', 'in')}
+PLACE = ('n', 'module', 'notebook', 'cell', 'function', 'kind', 'before', 'after', 'nth')
 MESSAGES = re.compile(r'warn|error|print|log') # calls whose arguments are texts for people
 READS_CODE = re.compile(r'getsource|read_nb|ast\.parse|_modidx|\*\.py\b') # such a cell compares source text
 READS_REPR = re.compile(r'\brepr\(|__repr__|extra_repr|__doc__')
@@ -141,7 +142,7 @@ class Places(ast.NodeVisitor):
         if MESSAGES.search(ast.unparse(o.func).rsplit('.')[-1].lower()): return
         given = sorted([*o.args, *o.keywords], key=self.start)
         for i, a in enumerate(given):
-            if isinstance(a, ast.keyword) or i == len(given) - 1 > 0:
+            if isinstance(a, ast.keyword) or i == len(given) - 1 > 0: # one that is named, or the last of several
                 start = self.end(given[i-1]) if i else self.start(a)
                 end = self.end(a) if i or len(given) == 1 else self.start(given[1])
                 self.add('argument dropped', start, end, '')
@@ -206,6 +207,11 @@ def place_again(top, mutant):
             new = changed(source, mutant)
             if new is None or cell != mutant['cell'] and name not in source: continue
             return book, cell, new
+
+def listed(file):
+    "Read the mutants of another run, with the notebook that caught each."
+    mutants = [o for o in read_lines(file) if 'before' in o]
+    return [{k: v for k, v in o.items() if k in PLACE or k == 'by' and o.get('verdict') == 'caught'} for o in mutants]
 
 ### Run a notebook in a child
 
@@ -491,7 +497,7 @@ def main():
         first, *mutants = read_lines(file)
         if first != head: sys.exit(f'{folder} holds another run ({first}): give another --folder, or remove it')
     else:
-        mutants = [o for o in read_lines(args.list) if 'before' in o][:args.n] if args.list else draw(top, args.n, args.seed, args.module)
+        mutants = listed(args.list)[:args.n] if args.list else draw(top, args.n, args.seed, args.module)
         half = file.with_suffix('.half')
         half.write_text('\n'.join(json.dumps(o, ensure_ascii=False) for o in (head, *mutants)) + '\n', encoding='utf-8')
         half.rename(file)

@@ -127,7 +127,8 @@ def text_rows(
     for i, o in enumerate(texts):
         if not isinstance(o, (tuple, list)) or n != 0 and len(o) != 2:
             raise TypeError(f'{where}[{i}] is {short_repr(o)}, not a {"list of words" if n == 0 else "pair of texts"}')
-    if n == 0: return [tuple(check_texts(o, f'{where}[{i}]')) for i, o in enumerate(texts)]
+    if n == 0:
+        return [tuple(check_texts(o, f'{where}[{i}]')) for i, o in enumerate(texts)]
     return list(zip(*(check_texts(o, w) for o, w in zip(zip(*texts), ('first texts', 'second texts')))))
 
 # %% ../nbs/checks.ipynb #d3flen02

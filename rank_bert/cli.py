@@ -17,8 +17,7 @@ from .commands.predict import evaluate, predict
 from .commands.compress import compress
 from .commands.export import export
 from .commands.sweep import report, sweep
-from .models.folder import model_config
-from .commands.shell import COMMANDS, command, command_name, say, shows_progress
+from .commands.shell import COMMANDS, Saved, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
@@ -28,7 +27,7 @@ COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order,
 # %% ../nbs/cli.ipynb #8907cef7
 @command
 def analyze(
-    folder:str, # Folder of a saved model, with or without a classifier
+    folder:Saved, # Folder of a saved model, with or without a classifier
     csv:text_as('FILE')=None, # Write the table to this file as well
     plot:text_as('FILE')=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
@@ -36,7 +35,7 @@ def analyze(
 ): # Data frame, as from `rank_report`
     """Measure the rank of every linear layer of an encoder.
     Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra"""
-    model_config(folder)
+    folder.check()
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file

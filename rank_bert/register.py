@@ -120,6 +120,7 @@ def after_saving(
 # %% ../nbs/register.ipynb #10reg022
 refuse_without_rank_bert = Later('rank_bert.lowrank.hf', 'refuse_without_rank_bert')
 write_card = Later('rank_bert.lowrank.card', 'write_card')
+compression_of = Later('rank_bert.lowrank.record', 'compression_of')
 
 def lock_folder(
     config, # Of transformers
@@ -145,6 +146,16 @@ def add_card(
 def _add_step(module, names, method, then, broken):
     "Add a step to a method of classes that have yet to be imported."
     after_import(module, lambda: [after_saving(getattr(sys.modules[module], k), method, then) for k in names], broken)
+
+def _lead_to_record(module, names):
+    "Let models say what was done to them."
+    def then():
+        for k in names:
+            if cls := getattr(sys.modules[module], k, None): cls.compression = property(compression_of)
+    after_import(module, then)
+
+_lead_to_record('transformers.modeling_utils', {'PreTrainedModel'})
+_lead_to_record('sentence_transformers', {'CrossEncoder', 'SentenceTransformer', 'SparseEncoder', 'MultiVectorEncoder'})
 
 _add_step('transformers.configuration_utils', ['PreTrainedConfig'], 'save_pretrained', lock_folder,
     'it compresses and opens no model')

@@ -63,7 +63,8 @@ class ArgType:
     def __repr__(self): return self.__name__
 
 # %% ../nbs/settings.ipynb #5e771010
-Count, Positive = ArgType(int, check_count, 'N'), ArgType(float, check_positive, 'NUMBER')
+Count = ArgType(int, check_count, 'N')
+Positive = ArgType(float, check_positive, 'NUMBER')
 Fraction = ArgType(float, check_fraction, 'FRACTION')
 OpenFraction = ArgType(float, partial(check_fraction, one=False), 'FRACTION') # below 1
 Seed = ArgType(int, partial(check_count, least=0, most=2**32 - 1), 'N')
@@ -89,7 +90,8 @@ def name_in(
     *names, # Names, or functions that list those of a table now
 )->ArgType:
     "Make the type of an argument that takes a name of a table that you may add to."
-    def known(): return [k for o in names for k in (o() if callable(o) else [o])]
+    def known():
+        return [k for o in names for k in (o() if callable(o) else [o])]
     def check(value, name): return check_name(value, name, known())
     return ArgType(str, check, known)
 
@@ -108,7 +110,8 @@ def check_value(
     if choices: return check_name(value, name, choices)
     if isinstance(kind, ArgType): return kind.check(value, name)
     want, text = _PLAIN.get(kind, (object, ''))
-    if isinstance(value, want) and not (isinstance(value, bool) and kind in (int, float)): return value
+    if isinstance(value, want) and not (isinstance(value, bool) and kind in (int, float)):
+        return value
     raise ValueError(f'{name} must be {text}, got {short_repr(value)}')
 
 # %% ../nbs/settings.ipynb #5e771016
@@ -142,7 +145,8 @@ class Settings:
     def __post_init__(self):
         for f in fields(self):
             value = getattr(self, f.name)
-            if value is not None: setattr(self, f.name, check_value(value, f.type, option(f.name)))
+            if value is not None:
+                setattr(self, f.name, check_value(value, f.type, option(f.name)))
 
     def asdict(self)->dict: # Name -> value, in the order of the fields
         "List the settings, to record them or to pass them on as arguments."
@@ -158,7 +162,8 @@ class Settings:
     @classmethod
     def exclude(cls, *names, **docs):
         "Make the type of a parameter that shows all but some of the fields."
-        for o in names: check_name(o, f'field of {cls.__name__}', [f.name for f in fields(cls)])
+        for o in names:
+            check_name(o, f'field of {cls.__name__}', [f.name for f in fields(cls)])
         return cls.include(*(f.name for f in fields(cls) if f.name not in names), **docs)
 
 # %% ../nbs/settings.ipynb #5e771027
@@ -169,7 +174,8 @@ def field_docs(
     "Read the comments beside the fields of a group."
     docs = {}
     for c in reversed([o for o in cls.__mro__ if Settings in o.__mro__[1:]]):
-        try: docs |= {k: v for k, v in docments(c, returns=False).items() if v}
+        try:
+            docs |= {k: v for k, v in docments(c, returns=False).items() if v}
         except (OSError, TypeError): pass # a class of a notebook, or an application that is packed without sources
     return docs
 
@@ -179,9 +185,11 @@ def group_fields(
 )->dict: # Name -> `Parameter`; empty if the type of `p` is no group
     "Make the parameters for the fields of a group."
     cls, about = ann_parts(p.annotation)
-    if not (isinstance(cls, type) and issubclass(cls, Settings)): return {}
+    if not (isinstance(cls, type) and issubclass(cls, Settings)):
+        return {}
     own = {f.name: f.default for f in fields(cls)} if p.default is p.empty else p.default.asdict()
-    kinds, docs = {f.name: f.type for f in fields(cls)}, about[0] if about else ann_parts(cls.exclude())[1][0]
+    kinds = {f.name: f.type for f in fields(cls)}
+    docs = about[0] if about else ann_parts(cls.exclude())[1][0]
     return {k: Parameter(k, p.kind, default=p.empty if own[k] is MISSING else own[k],
                          annotation=Annotated[kinds[k], doc, cls]) for k, doc in docs.items()}
 
@@ -194,7 +202,8 @@ def flatten(
     groups = {k: o for k, p in inner.parameters.items() if (o := group_fields(p))}
     params = [o for k, p in inner.parameters.items() for o in (groups[k].values() if k in groups else [p])]
     names = [p.name for p in params]
-    if twice := next((o for o in names if names.count(o) > 1), None):
+    twice = next((o for o in names if names.count(o) > 1), None)
+    if twice:
         raise ValueError(f'{f.__name__} would have two parameters called {twice!r}: show one of them with `include`')
     outer = inner.replace(parameters=params)
     @wraps(f)
@@ -206,13 +215,16 @@ def flatten(
             if k in values: continue
             own = {o: bound.arguments[o] for o in groups.get(k, ())}
             own = {o: groups[k][o].default if v is None else v for o, v in own.items()}
-            if k in groups and p.default is p.empty: values[k] = ann_parts(p.annotation)[0](**own)
+            if k in groups and p.default is p.empty:
+                values[k] = ann_parts(p.annotation)[0](**own)
             elif k in groups: values[k] = replace(p.default, **own)
-            elif (v := bound.arguments[k]) is None or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD): values[k] = v
+            elif (v := bound.arguments[k]) is None or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+                values[k] = v
             else: values[k] = check_value(v, p.annotation, option(k))
         call = BoundArguments(inner, values)
         return f(*call.args, **call.kwargs)
-    _f.__signature__, _f.__annotations__ = outer, {p.name: p.annotation for p in params if p.annotation is not p.empty}
+    _f.__signature__ = outer
+    _f.__annotations__ = {p.name: p.annotation for p in params if p.annotation is not p.empty}
     if inner.return_annotation is not inner.empty: _f.__annotations__['return'] = inner.return_annotation
     return _f
 
@@ -251,10 +263,13 @@ class Rows(Settings):
 
     def _validation(self):
         "Read `valid`: a file, a fraction, or the name of a split in a folder."
-        if expanded(str(self.valid)).exists(): return existing_path(self.valid)
-        try: return float(check_fraction(float(self.valid), option('valid'), one=False))
+        if expanded(str(self.valid)).exists():
+            return existing_path(self.valid)
+        try:
+            return float(check_fraction(float(self.valid), option('valid'), one=False))
         except ValueError:
-            if isinstance(self.valid, str) and Path(self.data).is_dir(): return self.valid
+            if isinstance(self.valid, str) and Path(self.data).is_dir():
+                return self.valid
         raise ValueError(f'{option("valid")} must be a file that is there, or a fraction such as 0.2, '
                          f'got {short_repr(self.valid)}')
 
@@ -348,7 +363,8 @@ def batch_shape(
 )->tuple: # Texts, and tokens of each of them
     "Parse the shape of a batch."
     parts = str(size).split('x')
-    if len(parts) == 2 and all(o.isdecimal() and int(o) for o in parts): return tuple(map(int, parts))
+    if len(parts) == 2 and all(o.isdecimal() and int(o) for o in parts):
+        return tuple(map(int, parts))
     raise ValueError(f'{name} must be like 32x64, texts x tokens, got {size!r}')
 
 Batch = ArgType(str, lambda value, name: f"{'x'.join(map(str, batch_shape(value, name)))}", 'TEXTSxTOKENS')

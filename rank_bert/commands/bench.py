@@ -49,10 +49,14 @@ def _stages(model, batches, budget):
             model(**{k: v.to(device) for k, v in x.items() if k in takes}, labels=y.to(device)).loss.backward()
         model.zero_grad()
     @torch.no_grad()
-    def svd_all(): return [torch.linalg.svd(l.weight, full_matrices=False) for l in linears(model)]
-    def factor_all(method): return [factorise(l.module, method, cal[l.name], l.name) for l in linears(model)]
+    def svd_all():
+        return [torch.linalg.svd(l.weight, full_matrices=False) for l in linears(model)]
+    def factor_all(method):
+        return [factorise(l.module, method, cal[l.name], l.name) for l in linears(model)]
     cal = calibrate(model, batches, n_samples=None, progress=False)
-    whole, plain, svd = Decomposition(model, 'kfac', cal, progress=False), 'forward and backward', 'torch.linalg.svd'
+    whole = Decomposition(model, 'kfac', cal, progress=False)
+    plain = 'forward and backward'
+    svd = 'torch.linalg.svd'
     small = compress(model, budget, whole, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
     shrink = partial(compress, model, budget, batches, n_samples=None, progress=False)
@@ -106,7 +110,8 @@ def random_models(
     else:
         config = bert_config('base', **SIX_LAYERS) if model == '6-layer' else bert_config(model)
         dense = BertForSequenceClassification(config).eval()
-    shapes, models = {l.name: l.shape for l in linears(dense)}, dict(dense=dense)
+    shapes = {l.name: l.shape for l in linears(dense)}
+    models = dict(dense=dense)
     for b in budgets:
         plan = allocate({n: torch.ones(min(s)) for n, s in shapes.items()}, shapes, b, how='uniform',
             multiple_of=multiple_of)

@@ -45,8 +45,10 @@ def model_runs(
             traced = Path(d)/'model.onnx'
             if any(b != 'torch' for b, _ in pairs): to_onnx(graph, traced)
             for b, p in pairs:
-                if b == 'torch': runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
-                else: runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+                if b == 'torch':
+                    runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
+                else:
+                    runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
     return runs
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
@@ -65,9 +67,11 @@ def bench_infer(
     known = backend_precisions()
     for b in backends: check_name(b, 'backend', known)
     for p in precisions: check_name(p, 'precision', all_precisions())
-    def able(b, p): return p in known[b] and (b == 'torch' or not why_not(b, p))
+    def able(b, p):
+        return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
-    shapes, tables = [batch_shape(o) for o in sizes], {}
+    shapes = [batch_shape(o) for o in sizes]
+    tables = {}
     for o in map(str.strip, model.split(',')):
         models = random_models(o, budgets, multiple_of)
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})

@@ -14,62 +14,61 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from .export import head_of, recorded, texts_to_compare
-from .rows import longest_input, rows_learner, rows_of, rows_record
-from .shell import (command, out_folder, predict_line, save_results, say, say_next, shows_progress)
+from .export import HEADS, texts_to_compare
+from .rows import rows_learner, rows_of, rows_record
+from .shell import (Saved, command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..data.search import is_search_folder
-from ..io import expanded
-from ..models.folder import model_config, saved_settings, sentence_class
+from ..models.folder import SavedModel
 from ..settings import CompressConfig, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
 def open_for_recipe(
-    folder:str, # Of a saved model
+    saved:SavedModel,
     rows:Rows, # What you name
     seed:int, # Decides which rows are drawn
     needed:bool=True, # Does the recipe look at data?
     raw:bool=False, # Does it look at texts before they are tokenised?
 ): # Model, tokenizer, what to learn from (a learner, batches of texts, or None), and the record of the rows
     "Load a model with what a recipe learns from."
-    if tagged := rows.data and head_of(folder) == 'token_classification': rows = replace(rows, texts=rows.data, data=None)
+    tagged = rows.data and saved.kind == 'token_classification'
+    if tagged: rows = replace(rows, texts=rows.data, data=None)
     named = rows.task or rows.data
-    chosen = rows_of(rows, folder, seed) if named or needed and not rows.texts else {}
+    chosen = rows_of(rows, saved, seed) if named or needed and not rows.texts else {}
     if needed and not (chosen or rows.texts):
-        raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
+        raise ValueError(f'{saved} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
             f'labels, or {option("recipe")} svd, which needs no data and loses more')
     from rank_bert.models.opener import get_tokenizer, open_model
-    longest, head = longest_input(rows, folder), head_of(folder)
+    longest, own = saved.longest(rows.max_length), saved.sentence_class # which tokenises texts itself
     if not chosen:
-        own = sentence_class(folder) # tokenises texts itself
         if own and is_search_folder(rows.texts): texts = rows.texts
         elif tagged:
             from rank_bert.data.tables import read_tags
             texts = read_tags(rows.texts)[0][:rows.n_train]
-        else: texts = texts_to_compare(folder, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
-        model, tok, _ = open_model(folder, rows.tokenizer)
-        if texts: tok = tok or get_tokenizer(folder) # which says what is missing
+        else: texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
+        model, tok, _ = open_model(saved, rows.tokenizer)
+        if texts: tok = tok or get_tokenizer(saved) # which says what is missing
         if own:
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
-        if texts and (raw or head): # a tagger marks words, a reranker queries
+        if texts and (raw or saved.kind in HEADS): # a tagger marks words, a reranker queries
             model.tokenizer, tok.model_max_length = tok, longest
             return model.float(), tok, texts, dict(max_length=longest)
         from rank_bert.data.tokens import token_batches # imports torch
         return model.float(), tok, texts and token_batches(tok, texts, max_length=longest), dict(max_length=longest)
-    n = rows.n_train or (None if named else saved_settings(folder).get('n_train'))
+    n = rows.n_train or (None if named else saved.settings.get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
-        say(f"calibrating on {what}, as {folder} says")
+        say(f"calibrating on {what}, as {saved} says")
     limits = dict(n_train=n, max_length=longest)
-    learn = rows_learner(folder, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or folder), **limits)
+    learn = rows_learner(saved, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or saved), **limits)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc005201
-def _scores_of(model, learn, folder, rows):
+def _scores_of(model, learn, saved, rows):
     "Score a model on rows set aside, or the entities that a tagger finds in a file, whose tags it has not seen."
     if learn: return learn.with_model(model).evaluate()
-    if not rows.data or head_of(folder) != 'token_classification': return None
+    if not rows.data or saved.kind != 'token_classification': return None
     from rank_bert.data.tables import read_tags
     from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
@@ -81,23 +80,25 @@ def _scores_of(model, learn, folder, rows):
     return entity_scores(tags, p.tag(words), p.labels)
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
-def megabytes(folder:str|Path)->float:
-    "Add up the sizes of the files in a folder."
-    return sum(o.stat().st_size for o in Path(folder).rglob('*') if o.is_file())/1e6
-
-def _write_model(model, tokenizer, dense, remote_code, was, folder):
-    "Save a model as the folder `was` is saved, with its factors multiplied out if `dense`, or its export."
+def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
+    "Save a model as the model `was` is saved, with its factors multiplied out if `dense`, or its export."
+    from rank_bert.lowrank.record import records_of
     from rank_bert.models.kinds import Encoder
     tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
     if exported := getattr(model, 'exported', None):
+        from rank_bert.ship.export import seal
+        from rank_bert.ship.runtime import read_manifest
         for o in exported.folder.rglob('*'): # copytree copies permissions, which a file system may refuse
             new = folder/o.relative_to(exported.folder)
-            new.mkdir() if o.is_dir() else shutil.copyfile(o, new)
+            if o.is_dir(): new.mkdir()
+            else: shutil.copyfile(o, new)
+        records = records_of(model)
+        seal(folder, read_manifest(exported.folder) | dict(rank_bert=records, settings=settings, guarantee=records[-1].get('guarantee')))
         return
     from rank_bert.lowrank.hf import write_remote_code
     from rank_bert.lowrank.plan import to_dense
     from rank_bert.models.opener import open_model, quiet_transformers
-    sentences = sentence_class(was)
+    sentences = was.sentence_class
     if sentences and type(model).__name__ != sentences: # a learner knows only the classifier in it
         model, new = open_model(was, tokenizer).model, Encoder(model).base
         old = Encoder(model).base
@@ -109,22 +110,6 @@ def _write_model(model, tokenizer, dense, remote_code, was, folder):
     if not remote_code: return
     try: write_remote_code(folder)
     except ValueError as e: warnings.warn(f'saved without its code: {e}') # what compress did must not be lost
-
-# %% ../../nbs/commands/compress.ipynb #cc000018
-def _results_of(model, scores, settings):
-    "Collect what `results.json` holds of a compression."
-    from rank_bert.models.kinds import Encoder
-    from rank_bert.models.sizes import bytes_by_part
-    done, config = getattr(model, 'compression', None), Encoder(model).base.config
-    keys = 'kept recipe method allocator cost budget embedding_rank neurons heads params'.split()
-    record = {k: getattr(done, k) for k in keys} if done else {}
-    if done: record |= dict(plan=dict(done.plan), refit=done.refit and done.refit.kept)
-    words = asdict(done.words) if done and done.words else recorded(settings['model'], 'words')
-    if words: record |= dict(words=words)
-    if done and done.guarantee: record |= dict(guarantee=done.guarantee.asdict())
-    if done and done.speedup: record |= dict(speedup=asdict(done.speedup))
-    return record | scores | dict(bytes=bytes_by_part(model), settings=settings,
-        weights_from=getattr(config, 'weights_from', None) or f"folder: {settings['model']}")
 
 # %% ../../nbs/commands/compress.ipynb #cc000025
 def warn_fell(
@@ -139,28 +124,27 @@ def warn_fell(
         warnings.warn(f"the accuracy fell by {fell:.1%}, and of the answers to the texts judged by at most "
             f"{changed['upper']:.1%} change: these texts are not like the rows that are scored, so learn from texts like them")
 
-def _say_compressed(model, scores, folder, out, was, dense, remote_code):
+def _say_compressed(done, scores, saved, size, out, dense, remote_code):
     "Print what was done to a model, and where it is."
-    done, exported = getattr(model, 'compression', None), hasattr(model, 'exported')
-    if done: say(str(done))
-    if done and (blocks := done.embedding_rank):
+    new = SavedModel(out)
+    say(str(done))
+    if blocks := done.embedding_rank:
         blocks = [[None, blocks]] if isinstance(blocks, int) else blocks # words, rank
         say('word embedding: ' + ', '.join(f'{n:,} words '*bool(n) + (f'at rank {r}' if r else 'dense')
             for n, r in blocks))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
-    say(f'saved in {out}: {megabytes(out):.2f} MB, was {was:.2f} MB')
-    if not dense and not exported:
-        library = 'sentence-transformers' if sentence_class(out) else 'transformers'
+    say(f'saved in {out}: {new.weight_bytes/1e6:.2f} MB, was {size/1e6:.2f} MB')
+    if not dense and not new.exported:
         other = 'or with trust_remote_code=True' if remote_code else 'and by itself what you write with --dense'
-        say(f'{library} opens it after `import rank_bert`, {other}')
-    engine = done.speedup.engine.split('-') if done and done.speedup and '-' in done.speedup.engine else []
+        say(f'{saved.library} opens it after `import rank_bert`, {other}')
+    engine = done.speedup.engine.split('-') if done.speedup and '-' in done.speedup.engine else []
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
-    say_next(*predict_line(out, folder), *([] if exported else [f'rank-bert-export {quote(str(out))}{options}']))
+    say_next(*predict_line(out, saved), *([] if new.exported else [f'rank-bert-export {quote(str(out))}{options}']))
 
 # %% ../../nbs/commands/compress.ipynb #cc000021
 @command
 def compress(
-    folder:str, # Folder of a saved model
+    folder:Saved, # Folder of a saved model
     config:CompressConfig.exclude(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
     recipe:str=None, # Parts joined by +, see rank-bert-help --recipes (default: what it bears of neurons+kfac+refit)
@@ -168,17 +152,19 @@ def compress(
     remote_code:bool=False, # Write the code with which trust_remote_code=True opens it where rank_bert is not installed
     rows:Rows.exclude('regression')=Rows(),
     output:Output.exclude(out='Folder to write (default: FOLDER-BUDGET)')=Output(),
-)->dict: # What `results.json` holds
+)->dict: # What `results.json` holds, and `compression`, the record in the model's config
     """Shrink the encoder of a saved model by a recipe, and save the smaller model.
     Where refit or heal does not help on texts set aside, it is undone: the model stays what it was before that part.
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --speedup 6 --speed-engine onnx-int8 --out fast
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
-    was = expanded(folder).resolve()
-    model_config(folder)
-    if rows.data and head_of(folder) != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
+    folder.check()
+    was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
+    if rows.data and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
+    from rank_bert.lowrank.record import bytes_by_part, compression_of, records_of
     from rank_bert.models.hooks import as_written
+    from rank_bert.models.kinds import Encoder
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
@@ -191,7 +177,6 @@ def compress(
     if config.max_changed: end = f'changed-{end}'
     if config.speedup: end = f'{config.speedup:g}-times-as-fast'
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
-    size = megabytes(was)
     raw = bool(parts) and parts[0].first
     model, tok, data, record = open_for_recipe(folder, rows, config.seed, needed, raw)
     learn = data if hasattr(data, 'dls') else None
@@ -201,9 +186,11 @@ def compress(
     warn_fell(getattr(model, 'compression', None), scores)
     if not hasattr(model, 'exported'): model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
-    settings |= {k: v for k, v in saved_settings(folder).items() if k in ('text_cols', 'label_col')}
+    settings |= {k: v for k, v in folder.settings.items() if k in ('text_cols', 'label_col')}
     settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
-    results = _results_of(model, scores, settings)
-    out = save_results(out, output.overwrite, partial(_write_model, model, tok, dense, remote_code, was), results)
-    _say_compressed(model, scores, was, out, size, dense, remote_code)
-    return results
+    origin = getattr(Encoder(model).base.config, 'weights_from', None) or f'folder: {folder}'
+    results = scores | dict(bytes=bytes_by_part(model), settings=settings, weights_from=origin)
+    write = partial(_write_model, model, tok, dense, remote_code, folder, settings)
+    out = save_results(out, output.overwrite, write, results, None if hasattr(model, 'exported') else model)
+    _say_compressed(compression_of(model), scores, folder, size, out, dense, remote_code)
+    return results | dict(compression=records_of(model)[-1])

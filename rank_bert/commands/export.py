@@ -14,46 +14,18 @@ from shlex import quote
 
 from ..data.facts import GLUE_TASKS
 from ..data.search import is_search_folder, read_search, search_texts
-from .rows import recorded_rows, validation_items
-from ..models.folder import MANIFEST, model_config, saved_settings, sentence_class, texts_per_row
-from .shell import command, out_folder, predict_line, say, say_next, text_items
-from ..io import expanded, json_object
-from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows, text_as
-
-# %% ../../nbs/commands/export.ipynb #ce000006
-def dense_of(folder:str|Path)->str: # None if it does not say so, or that folder is gone
-    "Find the dense model that the model in a folder was compressed from."
-    saved = saved_settings(folder)
-    f = saved.get('model') if 'allocator' in saved else None # others name what they were fine-tuned from
-    return f if f and expanded(f).is_dir() else None
-
-def recorded(folder:str|Path, key:str): # Its value, or None
-    "Look something up in the record of the compressed or exported model in a folder."
-    files = (expanded(folder)/o for o in (MANIFEST, 'results.json'))
-    return next((v for f in files if f.is_file() and (v := json_object(f).get(key))), None)
-
-def guarantee_of(folder:str|Path): # `Guarantee`, or None
-    "Read the guarantee of the compressed or exported model in a folder."
-    if not (found := recorded(folder, 'guarantee')): return None
-    from rank_bert.shrink.guarantee import Guarantee
-    return Guarantee(**found)
+from .rows import validation_items
+from ..models.folder import SavedModel
+from .shell import Saved, command, out_folder, predict_line, say, say_next, text_items
+from ..settings import CompressConfig, ExportConfig, Latency, Output, Rows
 
 # %% ../../nbs/commands/export.ipynb #h3adof02
 TAGGED = '.conll', '.bio', '.iob', '.jsonl', '.json', '.parquet' # files with a tag for each word
-
-def head_of(folder): # 'token_classification', 'ranking', or None for any other
-    "Tell a tagger and a reranker from other models, without loading them."
-    if (f := expanded(folder)/MANIFEST).is_file(): kind = json_object(f).get('kind')
-    else:
-        config = model_config(folder)
-        tags = 'TokenClassification' in str(config.get('architectures'))
-        scores = sentence_class(folder) == 'CrossEncoder' or 'sentence_transformers' in config
-        kind = 'token_classification' if tags else 'ranking'*(scores and len(config.get('id2label', '12')) == 1)
-    return kind if kind in ('token_classification', 'ranking') else None
+HEADS = 'token_classification', 'ranking' # measured by what they are for, and not by the labels of texts
 
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
-    folder:str|Path, # Folder of a saved model
+    saved:SavedModel, # Decides whether texts are pairs
     file:str|Path=None, # Text file, table, or folder of a search task
     n:int=256, # Texts at most; None for all
     text_cols:list=None, # Of a table; default: as in training, or found
@@ -63,31 +35,30 @@ def texts_to_compare(
     if is_search_folder(file): return search_texts(read_search(file))[:n]
     if file:
         from rank_bert.data.tables import file_texts, read_lines, read_tags
-        if Path(file).suffix in TAGGED and head_of(folder) == 'token_classification':
+        if Path(file).suffix in TAGGED and saved.kind == 'token_classification':
             return read_tags(file)[0][:n]
-        saved, each = saved_settings(folder), 1 if sentence_class(folder) == 'SentenceTransformer' else texts_per_row(folder)
-        cols = text_cols or saved.get('text_cols'), label_col or saved.get('label_col') or 'label'
+        each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
+        cols = text_cols or saved.settings.get('text_cols'), label_col or saved.settings.get('label_col') or 'label'
         found = file_texts(file, *cols, each)
         return list(text_items(read_lines(file)[:n], each)) if found is None else found[:n]
-    rows = recorded_rows(folder)
-    return next(iter(validation_items(rows).values()))[0][:n] if rows else None
+    return next(iter(validation_items(saved.rows).values()))[0][:n] if saved.rows else None
 
 # %% ../../nbs/commands/export.ipynb #ce000009
 @command
 def export(
-    folder:str, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
+    folder:Saved, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     form:ExportConfig=ExportConfig(),
     rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
-    dense:text_as('FOLDER')=None, # Dense model of the guarantee (default: what FOLDER was compressed from, or FOLDER)
+    dense:Saved=None, # Dense model of the guarantee (default: what FOLDER was compressed from; FOLDER if it was not)
     output:Output.exclude(out='Folder to write (default: FOLDER-TO)')=Output(),
 )->dict: # What `deploy.json` holds
     """Write a saved model for an engine that answers without PyTorch.
     Example: rank-bert-export tuned --to onnx --precision int8 --out shipped"""
-    model_config(folder)
-    was = expanded(folder).resolve()
+    folder.check()
+    was = folder.path.resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
     tried, compared = config.max_changed or 'auto' in (form.to, form.precision), None
@@ -95,26 +66,23 @@ def export(
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
-    truth = config.max_changed and (dense or dense_of(folder) or folder)
-    p = write(was, rows.tokenizer, out, form=form, max_length=rows.max_length, texts=compared, latency=latency,
+    truth = (dense or folder.dense) if config.max_changed else None
+    p = write(folder, rows.tokenizer, out, form=form, max_length=rows.max_length, texts=compared, latency=latency,
         config=config, dense=truth, overwrite=output.overwrite)
-    m, size = p.settings, sum(f.stat().st_size for f in out.rglob('*') if f.is_file())/1e6
+    m, size = p.settings, SavedModel(out).weight_bytes/1e6
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
-    for k, (a, b) in m['bytes'].items(): say(f'{k}: {a/1e6:.2f} MB, dense {b/1e6:.2f} MB')
-    if p := guarantee_of(out): say(str(p))
+    for k, sizes in m['bytes'].items(): say(f'{k}: ' + ', dense '.join(f'{o/1e6:.2f} MB' for o in sizes))
+    if m.get('guarantee'):
+        from rank_bert.shrink.guarantee import Guarantee
+        say(Guarantee(**m['guarantee']))
     pages = [f'python -m http.server --directory {quote(str(out))}']*(form.to == 'web')
-    say_next(*pages, *predict_line(out, was))
+    say_next(*pages, *predict_line(out, folder))
     return m
-
-# %% ../../nbs/commands/export.ipynb #ce000012
-def is_exported(folder:str|Path)->bool: # Was it written by `export`?
-    "Tell an exported folder from that of a saved model."
-    return (expanded(folder)/MANIFEST).is_file()
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(
-    folder:str|Path, # Exported folder
+    saved:SavedModel, # An export
     rows:dict, # From `rows_of`
     bs:int=64, # Batch size
 )->dict: # Metric to value
@@ -123,7 +91,7 @@ def evaluate_exported(
     from rank_bert.ship.runtime import Predictor
     from rank_bert.models.answers import KINDS # imports NumPy
     from rank_bert.train.scores import score
-    p, splits, res = Predictor(folder), validation_items(rows), {}
+    p, splits, res = Predictor(saved), validation_items(rows), {}
     names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''

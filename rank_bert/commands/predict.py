@@ -17,36 +17,40 @@ from fastcore.basics import chunked, listify
 
 from ..data.search import is_search_folder
 from ..checks import check_texts
-from .rows import longest_input, rows_learner, rows_of, validation_items
-from .export import dense_of, evaluate_exported, is_exported, guarantee_of, head_of, recorded
+from .rows import rows_learner, rows_of, validation_items
+from .export import HEADS, evaluate_exported
 from ..io import expanded
-from ..models.folder import model_config, saved_settings, texts_per_row
-from .shell import command, label_names, printable, read_texts, say, say_json, say_scores, text_items
-from ..settings import Fit, Rows, in_shell, option, text_as
+from ..models.folder import SavedModel
+from .shell import Saved, command, printable, read_texts, say, say_json, say_scores, text_items
+from ..settings import Fit, Rows, in_shell, option
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
 def check_again(
-    folder:str, # Folder of a model
-    dense:str, # Folder of the dense model, or None for what it was compressed from
+    saved:SavedModel,
+    dense:SavedModel, # The dense model, or None for what it was compressed from
     rows:dict, # From `rows_of`
     texts:list=None, # Texts instead of those of the rows
 )->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
     "Say whether the guarantee of a model holds on the texts of some rows."
-    if (guarantee := guarantee_of(folder)) is None: return {}
-    from rank_bert.ship.runtime import read_manifest # imports NumPy
-    dense = dense or is_exported(folder) and read_manifest(folder).get('dense') or dense_of(folder)
-    if not dense or not expanded(dense).is_dir():
+    if not saved.guarantee: return {}
+    if not (dense := dense or saved.dense):
         say('the guarantee was not checked: pass --dense with the folder of the dense model')
         return {}
-    from rank_bert.ship.export import outputs_of
-    from rank_bert.shrink.guarantee import changed_answers, still_holds
+    from rank_bert.lowrank.record import guaranteed, warn_other_dense
+    from rank_bert.ship.export import open_source, outputs_of
+    from rank_bert.shrink.guarantee import Guarantee, changed_answers, still_holds
     texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
-    (before, kind), (after, _) = (outputs_of(str(expanded(o)), texts) for o in (dense, folder))
+    truth, small = (o if o.exported else open_source(o, None, None) for o in (dense, saved))
+    if not saved.exported and not guaranteed(small.model):
+        say('the weights are not those that the guarantee was tested on, so nothing is guaranteed: compress the model again')
+        return {}
+    if not dense.exported: warn_other_dense(saved.last, truth.model)
+    guarantee, (before, kind), (after, _) = Guarantee(**saved.guarantee), *(outputs_of(o, texts) for o in (truth, small))
     found = still_holds(guarantee, changed_answers(before, after, kind, guarantee.tolerance))
     say(str(found))
     return dict(guarantee=found.verdict)
 
-def evaluate_head(folder, rows, bs, dense=None): # scores, and the texts; None where these are no candidates
+def evaluate_head(saved, rows, bs, dense=None): # scores, and the texts; None where these are no candidates
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
@@ -54,21 +58,21 @@ def evaluate_head(folder, rows, bs, dense=None): # scores, and the texts; None w
     from rank_bert.train.scores import entity_scores, ranking_scores
     from rank_bert.data.tables import read_tags
     if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
-    opened = lambda o: Predictor(o) if is_exported(o) else in_pytorch(o, rows.max_length)
-    if head_of(folder) == 'token_classification':
-        (words, tags), p = read_tags(rows.data), opened(folder)
+    opened = lambda o: Predictor(o) if o.exported else in_pytorch(o, rows.max_length)
+    if saved.kind == 'token_classification':
+        (words, tags), p = read_tags(rows.data), opened(saved)
         check_kinds(tags, p.labels, rows.data)
         return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
     (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
     queries = [o[0] for o in texts]
     if isinstance(texts[0], str) or len({*queries}) == len(texts): return None
-    z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (folder, dense) if o)
+    z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (saved, dense) if o)
     return ranking_scores(queries, grades, z, *other), texts
 
 def evaluate_search(
-    folder:str, # Folder of a sentence encoder, or of its export
+    saved:SavedModel, # A sentence encoder, or its export
     data:str, # Folder in BEIR's layout
-    dense:str=None, # Folder of the dense model
+    dense:SavedModel=None, # The dense model
     keep_self:bool=False, # As for `search_scores`
 )->dict: # Scores; with a dense model also those of it, and of the small model's queries on its index
     "Score what a sentence encoder finds in a search task."
@@ -79,7 +83,7 @@ def evaluate_search(
     task = read_search(data)
     if (n := len(own_documents(task))) and not keep_self:
         say(f'{n:,} queries are documents too, by their ids: their own document is left out of what they find')
-    model, *other = (Predictor(o) if is_exported(o) else open_encoder(o)[0] for o in (folder, dense) if o)
+    model, *other = (Predictor(o) if o.exported else open_encoder(o)[0] for o in (saved, dense) if o)
     if not other:
         both = (encode_search(model, task, o) for o in ('query', 'document'))
         return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
@@ -89,10 +93,10 @@ def evaluate_search(
 
 @command(pos=['task'])
 def evaluate(
-    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
+    folder:Saved, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer'),
     fit:Fit.include('bs')=Fit(bs=64),
-    dense:text_as('FOLDER')=None, # Dense model of its guarantee (default: what it was compressed from)
+    dense:Saved=None, # Dense model of its guarantee (default: what it was compressed from)
     keep_self:bool=False, # In a search: may a query find the document with its own id, which nobody judged?
 )->dict: # Metric to value, and `guarantee`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
@@ -102,53 +106,53 @@ def evaluate(
     folder in BEIR's layout, `queries only` on the index of the dense model.
     Example: rank-bert-evaluate tuned sst2 --source sample
     Example: rank-bert-evaluate tuned --data test.csv"""
-    model_config(folder)
+    folder.check()
     if is_search_folder(rows.data):
-        res = evaluate_search(folder, rows.data, dense or dense_of(folder), keep_self)
+        res = evaluate_search(folder, rows.data, dense or folder.dense, keep_self)
         say_scores(res)
         return res
-    if (rows.data or not rows.task) and head_of(folder) and (found := evaluate_head(folder, rows, fit.bs, dense)):
+    if (rows.data or not rows.task) and folder.kind in HEADS and (found := evaluate_head(folder, rows, fit.bs, dense)):
         say_scores(found[0])
         return found[0] | check_again(folder, dense, {}, found[1])
-    if dense and not guarantee_of(folder):
+    if dense and not folder.guarantee:
         raise ValueError(f'{folder} was written without a guarantee, so there is none to check: leave out '
                          f'{option("dense")}')
     chosen = rows_of(replace(rows, valid=rows.data), folder)
     if not chosen:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
                          f', or {option("data")} with a file of texts and labels')
-    if is_exported(folder): res = evaluate_exported(folder, chosen, fit.bs)
+    if folder.exported: res = evaluate_exported(folder, chosen, fit.bs)
     else:
         from rank_bert.models.opener import get_tokenizer
         learn = rows_learner(folder, chosen, tokenizer=get_tokenizer(rows.tokenizer or folder), bs=fit.bs,
-                             n_train=fit.bs, max_length=longest_input(rows, folder))
+                             n_train=fit.bs, max_length=folder.longest(rows.max_length))
         res = learn.evaluate()
     say_scores(res)
     return res | check_again(folder, dense, chosen)
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
-def _answers_of(folder, rows, bs):
+def _answers_of(saved, rows, bs):
     "Load what predicts: a function of texts, the row of its kind, and the names of its labels."
     from rank_bert.models.answers import KINDS # imports NumPy
-    if is_exported(folder):
+    if saved.exported:
         from rank_bert.ship.runtime import Predictor
-        p = Predictor(folder)
+        p = Predictor(saved)
         return partial(p.tag if KINDS[p.kind].tokens else p.predict_proba, bs=bs), KINDS[p.kind], p.labels
-    if head_of(folder) == 'token_classification':
+    if saved.kind == 'token_classification':
         from rank_bert.ship.export import in_pytorch
-        p = in_pytorch(folder, rows.max_length)
+        p = in_pytorch(saved, rows.max_length)
         return partial(p.tag, bs=bs), KINDS[p.kind], p.labels
-    label_names(folder, scored=True) # refuses what is no classifier before we load it
+    saved.check_labelled(scored=True) # before we load it
     import torch
     from rank_bert.data.tokens import token_batches
     from rank_bert.models.base_models import BertWrapper
     from rank_bert.models.embedder import prompted
     from rank_bert.models.kinds import Encoder
     from rank_bert.models.opener import get_tokenizer, open_model
-    whole, tokenizer, kind = open_model(folder, rows.tokenizer)
-    tokenizer = tokenizer or get_tokenizer(folder) # which says what is missing
+    whole, tokenizer, kind = open_model(saved, rows.tokenizer)
+    tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing
     model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
-    length = longest_input(rows, folder, getattr(whole, 'max_seq_length', None))
+    length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None))
     config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
@@ -187,21 +191,19 @@ class Prediction(NamedTuple):
 
 # %% ../../nbs/commands/predict.ipynb #wds0pr02
 def warn_of_words(
-    folder:str, # Folder of a model
+    saved:SavedModel,
     items:list, # Texts or pairs
 ):
     "Warn if texts take many more tokens than those that a vocabulary was cut for."
-    try: kept = recorded(folder, 'words')
-    except ValueError: return # not our file
-    if not kept: return
+    if not (kept := saved.words): return
     from tokenizers import Tokenizer
-    tok, texts = Tokenizer.from_file(str(expanded(folder)/'tokenizer.json')), [t for o in items for t in listify(o)]
+    tok, texts = Tokenizer.from_file(str(saved.path/'tokenizer.json')), [t for o in items for t in listify(o)]
     tok.no_truncation()
     tok.no_padding()
     tokens = [t for e in tok.encode_batch(texts, add_special_tokens=False) for t in e.tokens]
     unknown = sum(t in ('[UNK]', '<unk>') for t in tokens)/max(1, len(tokens))
     more = len(tokens)/max(1, sum(map(len, texts)))/kept['rate']
-    if more > 1.5 or unknown > .05: warnings.warn(f"{folder} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
+    if more > 1.5 or unknown > .05: warnings.warn(f"{saved} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
         f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
         "cut the vocabulary for texts like these")
 
@@ -210,7 +212,7 @@ _FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
 
 @command
 def predict(
-    folder:str, # Folder of a fine-tuned model, or one that rank-bert-export wrote
+    folder:Saved, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     *texts:str, # Texts, or - to read them from stdin, one a line; a tab separates the parts of a pair
     rows:Rows.include('text_cols', 'max_length', 'tokenizer', data='Or a file whose rows to predict, as films.csv'),
     fit:Fit.include('bs'),
@@ -225,12 +227,12 @@ def predict(
     if file := next((o for o in check_texts(texts) if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
         raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
-    n, somebody_waits = texts_per_row(folder), fit.bs == 1 or in_shell() and sys.stdin.isatty()
+    n, somebody_waits = folder.texts_per_row, fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(texts), n)
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
-        saved = saved_settings(folder)
-        items = table_texts(read_file(rows.data), rows.text_cols or saved.get('text_cols'), saved.get('label_col') or 'label', n)
+        known = folder.settings
+        items = table_texts(read_file(rows.data), rows.text_cols or known.get('text_cols'), known.get('label_col') or 'label', n)
     def each():
         for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
             if i == 0: warn_of_words(folder, o)

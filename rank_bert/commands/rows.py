@@ -8,64 +8,41 @@ Docs: https://rank-bert.github.io/rank_bert/commands/rows.html.md"""
 __all__ = ['rows_of']
 
 # %% ../../nbs/commands/rows.ipynb #0e113e9e
-import warnings
-from functools import partial
 from pathlib import Path
 
-from ..checks import check_count, check_each, check_fields, check_text, default_length
-from .shell import check_source, label_names, labels_of
+from .shell import check_source
 from ..data.facts import glue_task
-from ..io import digest, expanded, json_object
-from ..models.folder import check_length, model_config, saved_settings
-from ..settings import Rows, option
-
-# %% ../../nbs/commands/rows.ipynb #a6dd3e41
-_OWN = dict(data=check_text,
-            text_cols=lambda value, name: value and check_each(value, name, check_text), # None: they are found
-            label_col=check_text, valid=lambda value, name: value, split_seed=partial(check_count, least=0))
-
-def recorded_rows(folder:str)->dict: # For `rows_learner`; empty if the folder does not tell
-    "Read from the `results.json` of a folder which rows it was fine-tuned on."
-    saved, f = saved_settings(folder), Path(folder)/'results.json'
-    if saved.get('task'): return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
-    if not (data := saved.get('data')): return {}
-    check_fields(saved, f'the settings in {f}', _OWN)
-    dropped = dict(drop_empty=True) if saved.get('drop_empty') is True else {}
-    if not Path(data).exists():
-        raise FileNotFoundError(f"{data} is not there any more, and {f} says that {folder} was fine-tuned on it: pass "
-                                '--data with the file')
-    if (was := saved.get('digest')) and was != digest(Path(data)):
-        warnings.warn(f'{data} has changed since {folder} was fine-tuned on it, so it may have learned rows that we '
-                      'set aside: pass --data with others')
-    return {k: saved[k] for k in _OWN} | dropped | dict(digest=was) | labels_of(folder)
+from ..io import digest
+from ..models.folder import SavedModel
+from ..settings import Rows
 
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
 def rows_of(
     rows:Rows, # What you name
-    folder:str=None, # Folder of a saved classifier, which knows the rest; None for a new model
+    saved:SavedModel=None, # A classifier, which knows the rest; None for a new model
     seed:int=42, # Decides which rows of a file are set aside
 )->dict: # For `rows_learner`; empty if you name no rows, and the folder does not tell
     "Choose rows: those that you name, or else those that a folder was fine-tuned on."
     if rows.data:
-        saved, cols = saved_settings(folder) if folder else {}, list(rows.text_cols or ())
-        own = dict(data=rows.data, text_cols=cols or saved.get('text_cols'), valid=rows.valid, split_seed=seed,
-                   label_col=rows.label_col or saved.get('label_col') or 'label')
+        known, cols = saved.settings if saved else {}, list(rows.text_cols or ())
+        own = dict(data=rows.data, text_cols=cols or known.get('text_cols'), valid=rows.valid, split_seed=seed,
+                   label_col=rows.label_col or known.get('label_col') or 'label')
         if rows.drop_empty: own |= dict(drop_empty=True)
         from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
         table, label = next(iter(read_data(rows.data).values())), own['label_col'] # before anything slow is imported
         check_text_cols(own['text_cols'] or find_text_cols(table, label, warn=False), label, table)
-        return own | (labels_of(folder) if folder else dict(regression=rows.regression or None))
-    known = recorded_rows(folder) if folder and not rows.task else {}
+        return own | (saved.targets if saved else dict(regression=rows.regression or None))
+    known = saved.rows if saved and not rows.task else {}
     if 'data' in known or not (rows.task or known): return known
     t = glue_task(rows.task or known['task'])
-    if folder and (n := len(label_names(folder))) != t.num_labels:
-        raise ValueError(f'{folder} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
-    own = dict(vocab=labels_of(folder)['vocab']) if folder else {}
+    own = dict(vocab=saved.targets['vocab']) if saved else {}
+    if saved and (n := len(saved.labels)) != t.num_labels:
+        raise ValueError(f'{saved} has {n} labels, and {t.name} has {t.num_labels}: fine-tune it for that task')
     return dict(task=t.name, source=str(check_source(rows.source or known.get('source'), t.name))) | own
 
 # %% ../../nbs/commands/rows.ipynb #48893408
 def without_empty(
-    rows:dict, # From `rows_of` or `recorded_rows`
+    rows:dict, # From `rows_of`
 )->dict: # The same, with tables in place of files
     "Leave out the rows without a label or a text, if that is asked for."
     rows = {k: v for k, v in rows.items() if k != 'digest'}
@@ -78,8 +55,8 @@ def without_empty(
 
 # %% ../../nbs/commands/rows.ipynb #61818b72
 def rows_learner(
-    model:str, # Name on the hub, or folder of a saved model
-    rows:dict, # From `rows_of` or `recorded_rows`
+    model:str|SavedModel, # Name on the hub, or a saved model
+    rows:dict, # From `rows_of`
     seed:int=42, # Seed of all but the rows set aside
     **kwargs # For `glue_learner` and `text_learner`
 ): # `EncoderLearner`
@@ -97,20 +74,6 @@ def rows_record(
     if 'task' in rows: return dict(own, task=learn.task)
     return dict(own, text_cols=list(learn.dls.text_cols), labels=learn.dls.vocab and list(learn.dls.vocab),
                 digest=rows.get('digest') or digest(Path(rows['data'])))
-
-# %% ../../nbs/commands/rows.ipynb #8abc8e41
-def longest_input(
-    rows:Rows, # With `max_length`, if you name one
-    folder:str, # Folder of a saved model
-    own:int=None, # What the model itself says, as those of sentence-transformers do
-)->int: # In tokens: what you name, what the model says or was fine-tuned on, or `default_length`
-    "Choose how many tokens of a text a model reads; raise `ValueError` if it has no positions for what you name."
-    f, saved = Path(folder)/'results.json', saved_settings(folder).get('max_length')
-    length = rows.max_length or own or saved and check_count(saved, f'max_length in {f}')
-    if not length:
-        tok = expanded(rows.tokenizer or folder)/'tokenizer_config.json'
-        length = default_length(json_object(tok).get('model_max_length') if tok.is_file() else None)
-    return check_length(model_config(folder), length, rows.max_length and option('max_length'))
 
 # %% ../../nbs/commands/rows.ipynb #e5de376d
 def validation_items(

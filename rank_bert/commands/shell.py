@@ -23,9 +23,9 @@ from fastcore.script import call_parse, is_cli, set_ctx
 from .. import __version__
 from ..checks import check_name, short_repr
 from ..data.facts import glue_source
-from ..io import check_new, expanded, hub_reachable, import_own, json_object, json_text, new_folder, own_files
-from ..models.folder import model_config, sentence_class, texts_per_row
-from ..settings import existing_path, flatten, in_shell, running, comma_list, text_as
+from ..io import check_new, expanded, hub_reachable, import_own, json_text, new_folder, own_files
+from ..models.folder import SavedModel
+from ..settings import ArgType, check_value, existing_path, flatten, in_shell, running, comma_list, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
@@ -262,42 +262,13 @@ def out_folder(
     if_interrupted(lambda: f'{out} is not written; the same command begins anew')
     return check_new(out, overwrite)
 
-# %% ../../nbs/commands/shell.ipynb #e2ece132
-def _is_classifier(folder):
-    "Tell a classifier of texts from other models."
-    return 'SequenceClassification' in str(model_config(folder).get('architectures'))
-
-def label_names(
-    folder:str|Path, # Folder of a saved classifier
-    scored:bool=False, # May it be a `CrossEncoder` that gives scores instead of logits?
-)->list: # In the order of its outputs
-    "List the names of the labels of a classifier; raise `ValueError` if the model is none."
-    config = model_config(folder)
-    if not _is_classifier(folder):
-        kind = ', '.join(map(str, listify(config.get('architectures')))) or 'unknown'
-        raise ValueError(f'{folder} holds no classifier ({kind}): fine-tune it first with rank-bert-finetune')
-    names = config.get('id2label')
-    if not isinstance(names, dict): names = {'0': 'LABEL_0', '1': 'LABEL_1'} # loading a model refuses what is no dict
-    if sentence_class(folder) == 'CrossEncoder' and not (scored and len(names) == 1):
-        said = json_object(expanded(folder)/'config_sentence_transformers.json')
-        through = str(said.get('activation_fn')).rpartition('.')[2]
-        does = [f'whose outputs go through {through}']*(through != 'Identity')
-        if prompt := (said.get('prompts') or {}).get(said.get('default_prompt_name')):
-            does += [f'that puts {short_repr(prompt)} before its texts']
-        if does:
-            raise ValueError(f"{folder} holds a CrossEncoder {' and '.join(does)}, so we do not compare it with labels: "
-                'compress it with --texts, and measure it on several candidates of each query')
-    return [str(names[k]) for k in sorted(names, key=lambda k: (len(k), k))]
-
-# %% ../../nbs/commands/shell.ipynb #a83978af
-def labels_of(folder:str|Path)->dict: # `vocab` and `regression` for `text_dls`
-    "Find out how to read labels for the classifier in a folder."
-    from rank_bert.models.answers import head_kind # imports NumPy
-    names, known = label_names(folder), model_config(folder).get('problem_type')
-    if head_kind(known, len(names)) == 'regression': return dict(vocab=None, regression=True)
-    return dict(vocab=names, regression=False)
-
 # %% ../../nbs/commands/shell.ipynb #3b826ad1
+def _saved(value, name):
+    if value == '': raise ValueError(f"{name} must not be empty, got ''")
+    return value if isinstance(value, SavedModel) else SavedModel(check_value(value, str, name))
+
+Saved = ArgType(str, _saved, 'FOLDER') # a folder becomes a `SavedModel`
+
 def check_source(
     source:str, # 'sample', 'hub', a folder, or None for $RANK_BERT_GLUE if it is set, else the hub
     task:str, # GLUE task, for the error
@@ -317,6 +288,7 @@ def save_results(
     overwrite:bool, # May we replace what is in it?
     write, # Called with a temporary folder, to write the model
     results:dict, # What `results.json` holds, besides versions
+    model=None, # The model, to put task and metrics on its card
 )->Path: # Folder that was written
     "Write a model folder and its `results.json`, whole or not at all."
     from rank_bert.compare.store import library_versions
@@ -325,10 +297,9 @@ def save_results(
         own = dict(imported=own_files()) if own_files() else {}
         text = json_text(dict(results, **own, versions=library_versions()), indent=1, default=str)
         (tmp/'results.json').write_text(text + '\n', encoding='utf-8')
-        if (tmp/'README.md').is_file():
-            from rank_bert.models.opener import quiet_transformers
+        if model is not None and (tmp/'README.md').is_file():
             from rank_bert.lowrank.card import write_card
-            with quiet_transformers(): write_card(tmp) # now with task and metrics
+            write_card(tmp, model) # now with task and metrics
     if_interrupted(lambda: f'{out} is written')
     return out
 
@@ -363,11 +334,13 @@ def text_items(
 # %% ../../nbs/commands/shell.ipynb #239b7ac3
 def predict_line(
     folder:str|Path, # What to predict with
-    like:str|Path=None, # Folder of the saved model that it was made from; default: itself
-)->list: # A command line; none if the model is no classifier
-    "Write the line that predicts the label of a text."
-    if not _is_classifier(like or folder): return []
-    text = r"$'a text\tand its pair'" if texts_per_row(like or folder) == 2 else "'a text'"
+    saved:SavedModel, # That model, or the one that it was made from
+)->list: # A command line; none if the model gives embeddings, or answers that no command prints
+    "Write the line that predicts the answer for a text."
+    from rank_bert.models.answers import KINDS # imports NumPy
+    kind = KINDS.get(saved.kind)
+    if not kind or not kind.exported or kind.method == 'encode': return []
+    text = r"$'a text\tand its pair'" if saved.texts_per_row == 2 or kind.name == 'ranking' else "'a text'"
     return [f'rank-bert-predict {shlex.quote(str(folder))} {text}']
 
 # %% ../../nbs/commands/shell.ipynb #ca288896

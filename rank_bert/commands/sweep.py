@@ -14,7 +14,7 @@ from pathlib import Path
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
 from ..io import hub_reachable
-from ..models.folder import sentence_class
+from ..models.folder import as_saved
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, in_shell, option, comma_list, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
@@ -27,8 +27,11 @@ def _without_labels(rows, score_col, models):
     from rank_bert.data.tables import read_data
     if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
     where = (True, False) if hub_reachable() else (True,)
-    kinds = {o: {sentence_class(o, local_files_only=k) for k in where} for o in models}
-    odd = [o for o, found in kinds.items() if 'SentenceTransformer' not in found]
+    def embeds(name):
+        if saved := as_saved(name): return saved.sentence_class == 'SentenceTransformer'
+        from rank_bert.models.opener import hub_sentence_class # imports PyTorch
+        return any(hub_sentence_class(name, local_files_only=k) == 'SentenceTransformer' for k in where)
+    odd = [o for o in models if not embeds(o)]
     if not odd: return True
     raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
                      f"name the column with {option('label_col')}, or pass other {option('models')}")

@@ -9,7 +9,6 @@ __all__ = []
 
 # %% ../../nbs/commands/train.ipynb #bd69ca64
 import time
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 
@@ -91,9 +90,8 @@ def finetune(
     settings |= dict(rows_record(learn, chosen), max_length=dls.max_length, model=model, rows=n, epochs=epochs, lr=lr)
     results = dict(metrics=learn.evaluate(), weights_from=origin, settings=settings,
                    seconds=round(time.perf_counter() - start, 2))
-    if words: results |= dict(words=asdict(learn.model.compression.words))
     say_scores(results['metrics'])
-    out = save_results(out, output.overwrite, learn.save_pretrained, results)
+    out = save_results(out, output.overwrite, learn.save_pretrained, results, learn.hf_model)
     say(f"saved in {out} after {results['seconds']:.0f} s")
     say_next(f'rank-bert-compress {quote(str(out))} --budget 0.5')
     return results

@@ -57,16 +57,20 @@ def text_tables(
 # %% ../../nbs/compare/embedding_sweep.ipynb #e5b00019
 def _with_texts(table, cols, score_col, split):
     "Leave out the rows of a table with an empty text, and all columns that we do not need."
-    is_blank = lambda o: is_empty(o) or isinstance(o, str) and not o.strip()
+    def is_blank(o):
+        return is_empty(o) or isinstance(o, str) and not o.strip()
     blank = {c: list(map(is_blank, table_column(table, c, split))) for c in cols}
-    if places := [row_place(table, split, c, i) for c in cols for i in np.flatnonzero(blank[c])]:
+    places = [row_place(table, split, c, i) for c in cols for i in np.flatnonzero(blank[c])]
+    if places:
         warnings.warn(f'{len(places):,} texts are empty, and their rows are left out: {name_first(places)}')
     res = table.loc[~np.any([*blank.values()], axis=0), [*cols, *listify(score_col)]]
     for c in cols: check_texts(res[c], f"{table.attrs.get('file', split)}, {c}")
     if score_col:
         res = res.assign(**{score_col: pd.to_numeric(res[score_col], errors='coerce')})
-        if odd := np.flatnonzero(~np.isfinite(res[score_col])).tolist():
-            where, value = row_place(res, split, score_col, odd[0]), short_repr(table.loc[res.index[odd[0]], score_col])
+        odd = np.flatnonzero(~np.isfinite(res[score_col])).tolist()
+        if odd:
+            where = row_place(res, split, score_col, odd[0])
+            value = short_repr(table.loc[res.index[odd[0]], score_col])
             raise ValueError(f'{where} is {value}, not a number: leave those rows out')
     return res
 
@@ -76,7 +80,10 @@ _FITS = 'tasks rows fit source max_length tokenizer epochs lr bs pretrained scra
 
 class EmbeddingSweep(Sweep):
     "Compare models x recipes x budgets x draws of texts by what is left of the embeddings."
-    _task_name, drawn, tunes, _labels = staticmethod(str), 'random', False, False
+    _task_name = staticmethod(str)
+    drawn = 'random'
+    tunes = False
+    _labels = False
     @delegates(Sweep.__init__, but=[*_FITS, 'n_train', 'models'])
     def __init__(self,
         data, # Texts: a list, a file such as .txt, .csv or .jsonl, a list of files, a table, or a folder of a search task
@@ -88,9 +95,11 @@ class EmbeddingSweep(Sweep):
         n_valid:int=2000, # Rows to score on at most, drawn by the seed
         **kwargs
     ):
-        if odd := [k for k in kwargs if k in _FITS]:
+        odd = [k for k in kwargs if k in _FITS]
+        if odd:
             raise TypeError(f'{odd[0]} is about tasks and fine-tuning, and a sentence encoder has none: leave it out')
-        self.n_valid, one_file = check_count(n_valid, 'n_valid'), isinstance(data, (str, Path))
+        self.n_valid = check_count(n_valid, 'n_valid')
+        one_file = isinstance(data, (str, Path))
         self._read(data, valid, text_cols, score_col)
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
@@ -117,14 +126,16 @@ def _read(self:EmbeddingSweep, data, valid, text_cols, score_col):
     named = valid is None or isinstance(valid, Real) or splits
     others = {} if named else text_tables(valid)
     first = next(iter(tables.values()))
-    asked, score_col = score_col, score_col or ('score' if 'score' in first else None)
+    asked = score_col
+    score_col = score_col or ('score' if 'score' in first else None)
     cols = check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
     if len(cols) < 2 and asked:
         raise ValueError(f'score_col names a score of two texts, and {cols[0]!r} is one column: give two text_cols')
     if len(cols) < 2: score_col = None
     self.cols, self.score_col = cols, score_col
     self.tables, others = ({k: _with_texts(t, cols, score_col, k) for k, t in o.items()} for o in (tables, others))
-    self.valid, self.asked = others or valid, valid if named else 'given'
+    self.valid = others or valid
+    self.asked = valid if named else 'given'
     rows = {k: t.values.tolist() for o in (self.tables, others) for k, t in o.items()}
     self.files = settings_hash([*rows.items()])
 
@@ -135,8 +146,10 @@ def texts(self:EmbeddingSweep,
 )->tuple: # Texts to learn from; texts to score on; the rows to score on
     "Draw texts to learn from and texts to score on."
     train, valid = split_data(self.tables, self.valid, seed)
-    train, valid = draw_rows(train, self.rows.n_train, seed), draw_rows(pd.concat(valid.values()), self.n_valid, seed)
-    of = lambda t: dict.fromkeys(o for c in self.cols for o in t[c])
+    train = draw_rows(train, self.rows.n_train, seed)
+    valid = draw_rows(pd.concat(valid.values()), self.n_valid, seed)
+    def of(t):
+        return dict.fromkeys(o for c in self.cols for o in t[c])
     score = of(valid)
     return [o for o in of(train) if o not in score], [*score], valid
 
@@ -163,7 +176,8 @@ def _scores(self:EmbeddingSweep, run, job, result):
     _, texts, rows = self.texts(run.seed)
     expected = job.cache.find('embeddings', None, lambda: encode_texts(job.dense, texts))
     z, out = expected, result and result.exported
-    if out: z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
+    if out:
+        z = torch.tensor(Predictor(out.folder, torch.get_num_threads()).encode(texts))
     elif result: z = encode_texts(result.model, texts)
     row = KINDS[Encoder(job.dense).kind]
     metrics = compare_embeddings(expected, z, kind=row.name)
@@ -172,9 +186,11 @@ def _scores(self:EmbeddingSweep, run, job, result):
         a, b = (z[[at[o] for o in rows[c]]] for c in self.cols)
         metrics['spearman'] = float(spearmanr(row.pairwise(a, b), rows[self.score_col]).statistic)
     if task := self.search:
-        both = lambda m: [encode_search(m, task, o) for o in ('query', 'document')]
+        def both(m):
+            return [encode_search(m, task, o) for o in ('query', 'document')]
         _, index = found = job.cache.find('search', None, lambda: both(job.dense))
-        if result: found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
+        if result:
+            found = both(Predictor(out.folder, torch.get_num_threads()) if out else result.model)
         old = search_scores(found[0], index, task, row.name).add_suffix(', old index')
         metrics |= {**search_scores(*found, task, row.name).mean(), **old.mean()}
     far = dict(divergence=max(0., metrics.get('divergence', 1 - metrics['cosine']))) if result else {}

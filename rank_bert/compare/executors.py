@@ -25,7 +25,9 @@ executor = EXECUTORS.add
 class _Worker:
     "Do runs of a runner as one of `n` workers, in the folder and with the variables of the process that makes it."
     def __init__(self, runner, n):
-        self.runner, self.folder, self.threads = runner, os.getcwd(), max(1, torch.get_num_threads()//n)
+        self.runner = runner
+        self.folder = os.getcwd()
+        self.threads = max(1, torch.get_num_threads()//n)
         self.variables = {k: v for k, v in os.environ.items() if k.startswith(('RANK_BERT_', 'HF_'))}
     def __call__(self, wanted=lambda: True):
         "Do runs until none is left, or until `wanted()` is false after one of them."
@@ -40,7 +42,8 @@ class _Worker:
 def _local_worker(work, i):
     "Be worker `i`."
     signal.signal(signal.SIGINT, signal.SIG_IGN) # Ctrl-C is for the process that began the sweep, which ends this one
-    if torch.cuda.is_available(): torch.cuda.set_device(i % torch.cuda.device_count())
+    if torch.cuda.is_available():
+        torch.cuda.set_device(i % torch.cuda.device_count())
     try: work(wanted=parent_process().is_alive)
     except OSError as e: raise SystemExit(1) from e # such as a full disk, which the first process will meet as well
 
@@ -57,7 +60,8 @@ def local(
     if fresh.get_start_method() == 'forkserver': # workers that have imported the module and done nothing yet
         os.environ.setdefault('PYTHONWARNINGS', 'ignore::FutureWarning') # fastai's import warns of torch.jit
         fresh.set_forkserver_preload([type(runner).__module__])
-    work, workers = _Worker(runner, n), []
+    work = _Worker(runner, n)
+    workers = []
     try:
         for i in range(n):
             workers.append(fresh.Process(target=_local_worker, args=(work, i), daemon=True))
@@ -67,7 +71,9 @@ def local(
             look()
     finally:
         for p in workers:
-            if p.pid: p.terminate(); p.join()
+            if p.pid:
+                p.terminate()
+                p.join()
         runner.store.clear()
     if look():
         codes = ', '.join(str(p.exitcode) if p.pid else 'no start' for p in workers)
@@ -88,10 +94,12 @@ def ray(
     try:
         if began: ray.init(address=address, log_to_driver=False)
         node = getattr(ray._private.worker, '_global_node', None) if began else None
-        dead = lambda: [kind for kind, _ in node.dead_processes() if kind in ('gcs_server', 'raylet')] if node else []
+        def dead():
+            return [kind for kind, _ in node.dead_processes() if kind in ('gcs_server', 'raylet')] if node else []
         task = ray.remote(**need)(lambda: work())
         left = [task.remote() for _ in range(n)]
-        while look() and left and not (why := ', '.join(dead())): _, left = ray.wait(left, timeout=.5)
+        while look() and left and not (why := ', '.join(dead())):
+            _, left = ray.wait(left, timeout=.5)
     except Exception as e: # Ray raises plain ones
         why = ' '.join(str(e).split())[:200] or type(e).__name__
         if address and not ray.is_initialized(): raise ConnectionError(f'no Ray cluster at {address}: {why}') from e

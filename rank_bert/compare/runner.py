@@ -51,14 +51,16 @@ def model_folder(self:Runner, run)->Path:
 # %% ../../nbs/compare/runner.ipynb #77280f87
 def _failure(run, e, when=''):
     "Make the record of a run that failed."
-    line = lambda text: ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
+    def line(text):
+        return ' '.join(''.join(o if o.isprintable() else ' ' for o in text).split())[:500]
     return dict(status='failed', **run._asdict(), error=line(f'{when}{type(e).__name__}: {e}'),
                 traceback=[o for o in map(line, ''.join(format_exception(e)).splitlines()[-60:]) if o])
 
 # %% ../../nbs/compare/runner.ipynb #run00013
 def _stop_if_full(folder, e):
     "Raise `OSError` if an error came from a full disk."
-    if getattr(e, 'errno', None) not in (ENOSPC, EDQUOT) and disk_usage(folder).free >= 2**20: return
+    if getattr(e, 'errno', None) not in (ENOSPC, EDQUOT) and disk_usage(folder).free >= 2**20:
+        return
     raise OSError(ENOSPC, f'the disk is full: {folder} keeps all finished runs; make space and start the sweep again, '
                           'and it goes on from there') from e
 
@@ -99,7 +101,8 @@ def write_csv(self:Runner)->pd.DataFrame: # As `results`
     "Write `results.csv`, after any other process that does so."
     with self.store.claim(self.folder/'results.csv', wait=True):
         res = self.results()
-        with new_file(self.folder/'results.csv') as tmp: res.to_csv(tmp, index=False)
+        with new_file(self.folder/'results.csv') as tmp:
+            res.to_csv(tmp, index=False)
     return res
 
 # %% ../../nbs/compare/runner.ipynb #193ea34c
@@ -114,7 +117,8 @@ def _refuse_hopeless(self:Runner):
     if any(map(self.is_tuned, self.grid())): return
     if self.rows.tokenizer: get_tokenizer(self.rows.tokenizer)
     for m in self.models:
-        try: return check_length(find_config(m).to_dict(), self.rows.max_length, option('max_length'))
+        try:
+            return check_length(find_config(m).to_dict(), self.rows.max_length, option('max_length'))
         except (OSError, ValueError) as e: missing = e
     raise missing
 
@@ -136,7 +140,8 @@ def seconds(self:Runner)->tuple: # Of the runs that are done; of the pending one
     "Add up the seconds of the runs that are done, and those that the others take at that pace."
     done = {r: o['seconds'] for r in self.grid() if (o := self.stored(r)) and o['status'] == 'done'}
     if not done: return 0., None
-    pace = lambda m: mean([v for r, v in done.items() if r.recipe == m] or done.values())
+    def pace(m):
+        return mean([v for r, v in done.items() if r.recipe == m] or done.values())
     return sum(done.values()), float(sum(pace(r.recipe) for r in self.pending()))
 
 # %% ../../nbs/compare/runner.ipynb #run00015
@@ -145,8 +150,10 @@ class _Todo:
     def __init__(self, runner):
         self.files = {r: runner.run_file(r) for r in runner.pending()}
         self.before = {r: self.written(r) for r in self.files}
-    def written(self, run): return f.stat().st_mtime_ns if (f := self.files[run]).exists() else None
-    def __contains__(self, run): return run in self.files and self.written(run) == self.before[run]
+    def written(self, run):
+        return f.stat().st_mtime_ns if (f := self.files[run]).exists() else None
+    def __contains__(self, run):
+        return run in self.files and self.written(run) == self.before[run]
     def __iter__(self): return (r for r in self.files if r in self)
     def ended(self):
         "List the runs that have ended since the last call."
@@ -191,7 +198,8 @@ def do_some(self:Runner, todo, tick=noop):
         with self.store.claim(folder.with_name(f'{folder.name}.runs')) as mine:
             if mine: return (yield from self.do_free(runs, todo, tick))
     for runs in groups:
-        if self.is_tuned(runs[0]): yield from self.do_free(runs[::-1], todo, tick)
+        if self.is_tuned(runs[0]):
+            yield from self.do_free(runs[::-1], todo, tick)
 
 # %% ../../nbs/compare/runner.ipynb #3002a94d
 @patch
@@ -202,16 +210,20 @@ def work(self:Runner,
     todo = _Todo(self)
     while list(todo):
         n = 0
-        for n, run in enumerate(self.do_some(todo, tick), 1): yield run
+        for n, run in enumerate(self.do_some(todo, tick), 1):
+            yield run
         if n: self.write_csv()
-        else: time.sleep(.3); yield None
+        else:
+            time.sleep(.3)
+            yield None
 
 # %% ../../nbs/compare/runner.ipynb #0eec730a
 @patch
 def _run_pending(self:Runner, progress, log, workers):
     "Do all pending runs, those of one fine-tuned model together, and log each."
     todo, names = _Todo(self), short_names(self.models)
-    fits, runs = sum(not self.is_tuned(Run(*o)) for o in {r[:3] for r in todo.files}), len(todo.files)
+    fits = sum(not self.is_tuned(Run(*o)) for o in {r[:3] for r in todo.files})
+    runs = len(todo.files)
     total = runs + (0 if workers else self.fit.epochs*fits) # a run and an epoch are a step; workers tell of no epochs
     start, steps, ended = time.perf_counter(), itertools.count(1), itertools.count(1)
     def tick():
@@ -254,19 +266,22 @@ def run(self:Runner,
     workers, executor, address, retry_failed = (getattr(self.runs, k) if v is None else v for k, v in given.items())
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
-    if left := self.store.left_out(self.records()):
+    left = self.store.left_out(self.records())
+    if left:
         lines = dict.fromkeys(o for r in left.values() for o in self.differing(r))
         raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: "
                          f"there {'; '.join(lines)}. Choose another folder, or the settings of before")
     self._refuse_hopeless()
     self.store.open()
     for r in self.grid() if retry_failed else ():
-        if (self.stored(r) or {}).get('status') == 'failed': self.run_file(r).unlink()
+        if (self.stored(r) or {}).get('status') == 'failed':
+            self.run_file(r).unlink()
     log(self.state_text())
     try:
         try:
             self._run_pending(progress, log, None if alone else lambda look: others(self, workers, look, address))
-            with self.store.claim(self.folder/'latency', wait=True): self.finish(progress)
+            with self.store.claim(self.folder/'latency', wait=True):
+                self.finish(progress)
         finally: self.write_csv()
     except KeyboardInterrupt:
         log(f'interrupted: {self.folder} keeps all finished runs; start the sweep again, and it goes on from there')

@@ -278,7 +278,8 @@ def read_outputs(
     if not file.is_file(): return None
     try:
         with np.load(file, allow_pickle=False) as f:
-            z, y = f['logits'], f['targets']
+            z = f['logits']
+            y = f['targets']
         if z.ndim == 2 and 0 < len(z) == len(y) and z.dtype.kind == 'f' and y.dtype.kind in 'iuf':
             return z, y
         raise ValueError(f'shapes {z.shape} and {y.shape}, types {z.dtype} and {y.dtype}')

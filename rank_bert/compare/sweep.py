@@ -27,7 +27,7 @@ from rank_bert.compare.store import (Run, Store, changed_settings, folder_state,
 from .timing import architecture, time_models
 from ..io import check_new, json_object, new_folder, own_files
 from ..models.encoder import linears
-from ..models.folder import encoder_folder, is_model_folder, weight_bytes
+from ..models.folder import as_saved
 from ..shrink.allocate import default_allocator
 from ..models.kinds import KINDS, mean_divergence, predictions
 from ..shrink.decomposition import check_cost, flops_per_token
@@ -88,8 +88,8 @@ def _data_folder(self:Sweep, task):
 @patch
 def check_models(self:Sweep):
     "Raise `FileNotFoundError` for a folder of a model or tokenizer that is not there."
-    if self.rows.tokenizer: is_model_folder(self.rows.tokenizer)
-    for o in self.models: is_model_folder(o) and weight_bytes(encoder_folder(o))
+    if self.rows.tokenizer: as_saved(self.rows.tokenizer)
+    for saved in filter(None, map(as_saved, self.models)): saved.check_weights()
 
 # %% ../../nbs/compare/sweep.ipynb #58483ce4
 @patch

@@ -273,7 +273,8 @@ def batch_at(self:MaskedDL, step):
     here = where[_ranges(lo, hi - lo)]
     at = here + np.repeat(np.arange(len(idxs))*ids.shape[1] - d.starts[idxs], hi - lo)
     if not len(at):
-        at, here = np.array([1]), d.starts[idxs[:1]] + 1
+        at = np.array([1])
+        here = d.starts[idxs[:1]] + 1
     x = dict(input_ids=ids, attention_mask=mask, masked_positions=at)
     return {k: torch.from_numpy(v) for k, v in x.items()}, torch.from_numpy(d.ids[here].astype(np.int64))
 

@@ -55,7 +55,8 @@ def match_labels(
     def find(names):
         ids = {f(o): i for f in (key, class_name, str) for i, o in enumerate(names)}
         return [ids[k] if (k := str(o)) in ids else ids.get(class_name(o), ids.get(key(o))) for o in labels]
-    found, numbers = find(names), find(range(len(names)))
+    found = find(names)
+    numbers = find(range(len(names)))
     if any(o is not None for o in found) or None in numbers: return found
     if warn and numbers:
         each = ', '.join(f'{i} for {names[i]!r}' for i in sorted({*numbers}))
@@ -135,7 +136,8 @@ class Labels:
         self.sep = label_sep
         self.columns = isinstance(label_col, (list, tuple))
         labels = self.read(train)
-        self.several, self.told = not regression and is_multi_label(labels), False
+        self.several = not regression and is_multi_label(labels)
+        self.told = False
         own = label_col if self.columns else train.attrs.get('classes', {}).get(label_col)
         if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)):
             vocab = own

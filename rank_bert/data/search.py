@@ -22,18 +22,21 @@ def is_search_folder(
 )->bool: # Is it a folder in BEIR's layout?
     "Tell a search task from other data."
     if not isinstance(folder, (str, Path)): return False
-    return (d := expanded(folder)).is_dir() and all((d/o).exists() for o in ('corpus.jsonl', 'queries.jsonl', 'qrels'))
+    d = expanded(folder)
+    return d.is_dir() and all((d/o).exists() for o in ('corpus.jsonl', 'queries.jsonl', 'qrels'))
 
 def _texts_by_id(file):
     "Read a file of texts; leave out those that are empty."
     from rank_bert.data.tables import read_file # imports datasets
     table = read_file(file)
-    if odd := [c for c in ('_id', 'text') if c not in table]:
+    odd = [c for c in ('_id', 'text') if c not in table]
+    if odd:
         raise ValueError(f'{file} has no {odd[0]!r}: each line needs _id and text')
     titles = table['title'] if 'title' in table else ['']*len(table)
     texts = {str(k): f'{a or ""} {b or ""}'.strip() for k, a, b in zip(table['_id'], titles, table['text'])}
     if len(texts) < len(table): raise ValueError(f'{file} has {len(table) - len(texts)} ids that stand there before')
-    if empty := [k for k, v in texts.items() if not v]:
+    empty = [k for k, v in texts.items() if not v]
+    if empty:
         warnings.warn(f'{file} has {len(empty):,} empty texts, which are left out: {", ".join(empty[:3])}')
     check_texts(texts.values(), str(file))
     return {k: v for k, v in texts.items() if v}, set(empty)
@@ -49,14 +52,16 @@ def read_search(
     files = sorted((folder/'qrels').glob('*.tsv'), key=lambda f: (f.stem != (split or 'test'), f.name))
     if not files or split and files[0].stem != split:
         raise ValueError(f'{folder}/qrels has no {split or "*"}.tsv: it holds {[f.name for f in files]}')
-    table, qrels = read_file(files[0]), defaultdict(dict)
+    table = read_file(files[0])
+    qrels = defaultdict(dict)
     if list(table) != ['query-id', 'corpus-id', 'score']:
         raise ValueError(f'{files[0]} must have the columns query-id, corpus-id and score, got {list(table)}')
     for q, d, grade in table.astype(str).itertuples(index=False):
         for k, known, what in ((q, queries, 'query'), (d, {*corpus, *gone}, 'document')):
             if k not in known: raise ValueError(f'{files[0]} names the {what} {short_repr(k)}, which is not there')
         if not grade.lstrip('-').isdecimal(): raise ValueError(f'{files[0]}: the score of {d} for {q} is {short_repr(grade)}')
-        if int(grade) > 0 and d in corpus: qrels[q][d] = int(grade)
+        if int(grade) > 0 and d in corpus:
+            qrels[q][d] = int(grade)
     if not qrels: raise ValueError(f'{files[0]} has no judgement above 0')
     return SearchTask(corpus, queries, dict(qrels))
 
@@ -64,7 +69,8 @@ def read_search(
 _SENTENCE = re.compile(r'(?<=[.!?])\s+|(?<=[。！？])|\n+')
 LONG, WHOLE = 48, 16 # words from which a text is long; of so many long texts one stays whole
 
-def _sentences(text): return [o for o in _SENTENCE.split(text) if len(o.split()) > 3]
+def _sentences(text):
+    return [o for o in _SENTENCE.split(text) if len(o.split()) > 3]
 
 def pieces(
     texts:list, # Strings
@@ -73,13 +79,16 @@ def pieces(
     prompts=(), # Of the model
 )->list: # Strings
     "Cut most of the long texts into sentences."
-    gen, found, n = random.Random(seed), [], 0
+    gen = random.Random(seed)
+    found = []
+    n = 0
     for t in texts:
         prompt = next((p for p in prompts if p and t.startswith(p)), '')
         parts = _sentences(t.removeprefix(prompt)) if len(t.split()) >= LONG else []
         n += len(parts) > 1
         if len(parts) < 2 or n%WHOLE == 1: found.append(t)
-        else: found += [prompt + o for o in (parts if every else [gen.choice(parts)])]
+        else:
+            found += [prompt + o for o in (parts if every else [gen.choice(parts)])]
     return found
 
 def search_texts(
@@ -88,8 +97,12 @@ def search_texts(
     prompts:dict={}, # Of a sentence encoder: query, and document, passage or corpus
 )->list: # Queries first
     "List the texts of a search task to learn from."
-    before = lambda *names: next((prompts[k] for k in names if prompts.get(k)), '')
-    ask, answer = before('query'), before('document', 'passage', 'corpus')
-    queries, docs = [ask + t for t in task.queries.values()], task.corpus.values()
-    if side == 'queries': return queries + [ask + s for t in docs for s in _sentences(t) or [t]]
+    def before(*names):
+        return next((prompts[k] for k in names if prompts.get(k)), '')
+    ask = before('query')
+    answer = before('document', 'passage', 'corpus')
+    queries = [ask + t for t in task.queries.values()]
+    docs = task.corpus.values()
+    if side == 'queries':
+        return queries + [ask + s for t in docs for s in _sentences(t) or [t]]
     return queries + [answer + t for t in docs]

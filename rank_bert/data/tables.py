@@ -23,9 +23,11 @@ def _file_text(path):
     "Read a UTF-8 file without a byte-order mark, and with its line ends as they are, if not all of them are CR."
     data = check_file(path).read_bytes()
     if data.startswith((b'PK\x03\x04', b'\x1f\x8b')): raise ValueError(f'{path} is zip, gzip or Excel: unpack or convert it')
-    try: return (data if b'\n' in data else data.replace(b'\r', b'\n')).decode('utf-8-sig')
+    try:
+        return (data if b'\n' in data else data.replace(b'\r', b'\n')).decode('utf-8-sig')
     except UnicodeDecodeError as e:
-        line, byte = e.object.count(b'\n', 0, e.start) + 1, e.object[e.start]
+        line = e.object.count(b'\n', 0, e.start) + 1
+        byte = e.object[e.start]
         raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
 
 # %% ../../nbs/data/tables.ipynb #0e540d5d
@@ -68,7 +70,9 @@ def read_csv(
     path:str|Path, # Comma-separated file with a header
 )->pd.DataFrame: # Strings, indexed by line
     "Read a CSV file, with quoted fields."
-    text, rows, start = _file_text(path), {}, 1
+    text = _file_text(path)
+    rows = {}
+    start = 1
     csv.field_size_limit(max(len(text), csv.field_size_limit())) # it is 131,072 for the whole process
     reader = csv.reader(io.StringIO(text), strict=True)
     try:
@@ -84,7 +88,8 @@ def read_csv(
 # %% ../../nbs/data/tables.ipynb #2d04b2c9
 def _name_classes(o, names):
     "Replace a class number, or each in a list, by its name."
-    if isinstance(o, list): return [_name_classes(p, names) for p in o]
+    if isinstance(o, list):
+        return [_name_classes(p, names) for p in o]
     return names[o] if isinstance(o, int) and 0 <= o < len(names) else o
 
 # %% ../../nbs/data/tables.ipynb #3dcb2b75
@@ -104,7 +109,8 @@ def as_table(
     res = pd.DataFrame(cols, dtype=object)
     res.attrs['classes'] = classes
     if isinstance(data, pd.DataFrame) and data.attrs.keys() & {'file', 'classes'}: # a table that we read before
-        res.index, res.attrs = data.index, res.attrs | data.attrs
+        res.index = data.index
+        res.attrs = res.attrs | data.attrs
     return res
 
 # %% ../../nbs/data/tables.ipynb #75934d26
@@ -139,7 +145,8 @@ def read_parquet(
     return res
 
 # %% ../../nbs/data/tables.ipynb #37c61474
-def _read_txt(path): return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
+def _read_txt(path):
+    return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
 
 READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet,
            '.txt': _read_txt}
@@ -196,7 +203,8 @@ def _words_and_tags(texts): # of each text, the fields of its rows
     whole = [[o for o in text if not re.fullmatch(r'\d+[-.]\d+', o[0])] for text in texts]
     numbered = max(map(len, whole), default=0) > 1 and all(
         [o[0] for o in text] == [str(i) for i in range(1, len(text) + 1)] for text in whole)
-    if not numbered or len(texts[0][0]) < 3: return [([o[0] for o in text], [o[-1] for o in text]) for text in texts]
+    if not numbered or len(texts[0][0]) < 3:
+        return [([o[0] for o in text], [o[-1] for o in text]) for text in texts]
     outer = all(_TAG.match(tag) for text in whole for o in text for tag in o[2:]) # as GermEval has them
     return [([o[1] for o in text], [o[2 if outer else -1] for o in text]) for text in whole]
 
@@ -206,13 +214,15 @@ def read_tags(
     "Read words and tags; raise `ValueError` where one is without the other."
     if Path(path).suffix.lower() in ('.jsonl', '.json', '.parquet'):
         table = read_file(path)
-        if lost := {'tokens', 'tags'} - {*table.columns}: raise ValueError(f'{path} has no column {min(lost)!r}')
+        lost = {'tokens', 'tags'} - {*table.columns}
+        if lost: raise ValueError(f'{path} has no column {min(lost)!r}')
         texts = [*zip(table.tokens.map(list), table.tags.map(list))]
         for i, (words, tags) in enumerate(texts, 1):
             if len(words) != len(tags): raise ValueError(f'{path}, row {i}: {len(words)} words and {len(tags)} tags')
             check_texts([*words, *tags], f'{path}, row {i}: words and tags')
             if '' in tags: raise ValueError(f'{path}, row {i}: the tag of {words[tags.index("")]!r} is empty')
-    else: texts = _words_and_tags([[*o] for row, o in groupby(_tag_rows(path), bool) if row])
+    else:
+        texts = _words_and_tags([[*o] for row, o in groupby(_tag_rows(path), bool) if row])
     if not texts: raise ValueError(f'{path} has no row with a word and its tag')
     return [o[0] for o in texts], [o[1] for o in texts]
 
@@ -227,7 +237,8 @@ def load_saved(
                                 "dict(train='train.csv', valid='valid.csv')")
     try:
         for f in records:
-            record, there = json_object(f), {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
+            record = json_object(f)
+            there = {o.name for o in f.parent.iterdir() if o.is_file() or o.is_dir()}
             files = [o['filename'] for o in record.get('_data_files', ())]
             for o in [*record.get('splits', ()), *files]:
                 if o not in there: raise ValueError(f'{f} names {o!r}, which is not a file or folder beside it')
@@ -245,12 +256,15 @@ def read_data(
 )->dict: # Split name -> table; a single split is called 'all'
     "Read tables from any source."
     if isinstance(data, (str, Path)):
-        if not Path(data).is_dir(): return dict(all=read_file(data))
+        if not Path(data).is_dir():
+            return dict(all=read_file(data))
         data = load_saved(data)
-    if isinstance(data, (pd.DataFrame, Dataset)): return dict(all=as_table(data))
+    if isinstance(data, (pd.DataFrame, Dataset)):
+        return dict(all=as_table(data))
     if not isinstance(data, dict):
         raise TypeError(f'cannot read texts from {type(data).__name__}: give a file, a pandas frame or a data set')
-    if all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()): return dict(all=as_table(data))
+    if all(isinstance(o, (list, tuple, np.ndarray)) for o in data.values()):
+        return dict(all=as_table(data))
     res = {k: read_data(v) for k, v in data.items()}
     for k, v in res.items():
         if 'all' not in v: raise ValueError(f'split {k!r} has splits of its own ({", ".join(v)}): give one of them')
@@ -264,7 +278,8 @@ def check_columns(
     own:bool=False, # May you name others?
 ):
     "Raise `ValueError` with the columns of `table` if it lacks some."
-    if lost := [repr(o) for o in names if o not in table]:
+    lost = [repr(o) for o in names if o not in table]
+    if lost:
         place = table.attrs.get('file', split)
         others = f': name yours by {option("text_cols")} and {option("label_col")}'*own
         raise ValueError(f'{place} has no column {" or ".join(lost)}, only {", ".join(map(repr, table))}{others}')
@@ -287,7 +302,8 @@ def row_place(
     i:int, # Row, counted from 0
 )->str:
     "Name a cell of a table for an error."
-    file, line = table.attrs.get('file'), table.index[i]
+    file = table.attrs.get('file')
+    line = table.index[i]
     return f'{file}, {table.index.name or "row"} {line}: {name}' if file else f'{split} {name}[{i}]'
 
 # %% ../../nbs/data/tables.ipynb #73dc65fb
@@ -297,17 +313,22 @@ def find_text_cols(
     warn:bool=True, # Warn of two?
 )->list[str]: # One or two names
     "Find the columns that hold text."
-    labels, classes = listify(label_col), table.attrs.get('classes', {})
+    labels = listify(label_col)
+    classes = table.attrs.get('classes', {})
     check_columns(table, labels, own=True)
-    first = lambda o: next(iter(table[o].dropna()), None)
+    def first(o):
+        return next(iter(table[o].dropna()), None)
     names = [o for o in table if o not in labels and o not in classes and isinstance(first(o), str)]
-    numbers = lambda o: pd.to_numeric(table[o], errors='coerce').notna().all()
-    if len(names) > 1: names = [o for o in names if str(o).strip() and not numbers(o)] or names
+    def numbers(o):
+        return pd.to_numeric(table[o], errors='coerce').notna().all()
+    if len(names) > 1:
+        names = [o for o in names if str(o).strip() and not numbers(o)] or names
     if len(names) not in (1, 2):
         raise ValueError(f'cannot tell which columns are the text: give {option("text_cols")}, one or two of '
                          f'{", ".join(map(repr, table))}')
-    if len(names) == 2 and warn: warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: '
-                                      f'give {option("text_cols")}, these two or the one that is the text')
+    if len(names) == 2 and warn:
+        warnings.warn(f'columns {names[0]!r} and {names[1]!r} are taken for pairs of texts: '
+            f'give {option("text_cols")}, these two or the one that is the text')
     return names
 
 # %% ../../nbs/data/tables.ipynb #861486e4
@@ -317,12 +338,15 @@ def check_text_cols(
     table:pd.DataFrame=None, # Training set, which should have them all
 )->list[str]: # One or two names
     "Raise `ValueError` unless `text_cols` is one column or two, and none has labels."
-    names, labels = listify(text_cols), listify(label_col)
+    names = listify(text_cols)
+    labels = listify(label_col)
     if len(names) not in (1, 2): raise ValueError(f'{option("text_cols")} is {names}, which is not one or two columns')
-    if odd := [o for o in names if o in labels]:
+    odd = [o for o in names if o in labels]
+    if odd:
         raise ValueError(f'{option("text_cols")} names {odd[0]!r}, the column of the labels: give the column of the texts, '
                          f'or another {option("label_col")}')
-    if table is not None: check_columns(table, [*names, *labels], own=True)
+    if table is not None:
+        check_columns(table, [*names, *labels], own=True)
     return names
 
 # %% ../../nbs/data/tables.ipynb #t3xtf002
@@ -372,13 +396,15 @@ def drop_empty(
     text_cols:str|list=None, # One or two columns with the texts; None to find them
 )->dict: # Split name -> table
     "Read tables, and leave out the rows without a label or a text, with a warning that counts them."
-    res, labels = read_data(data), listify(label_col)
+    res = read_data(data)
+    labels = listify(label_col)
     texts = listify(text_cols or find_text_cols(res.get('train', next(iter(res.values()))), label_col, warn=False))
     for split, t in res.items():
         lost = {} # row -> its first cell without anything
         for c in [*labels, *texts]:
             for i, o in enumerate(table_column(t, c, split)):
-                if is_empty(o.strip() if c in texts and isinstance(o, str) else o): lost.setdefault(i, c)
+                if is_empty(o.strip() if c in texts and isinstance(o, str) else o):
+                    lost.setdefault(i, c)
         if not lost: continue
         places = [row_place(t, split, c, i) for i, c in sorted(lost.items())]
         warnings.warn(f'{len(places):,} of {len(t):,} rows lack a label or a text and are left out: {name_first(places)}')
@@ -409,13 +435,15 @@ def split_data(
     if valid is None: valid = [o for o in VALID_NAMES if o in splits] or 0.2
     if isinstance(valid, (int, float, np.number)):
         n = len(train)
-        k, idxs = round(n*check_fraction(valid, 'valid', one=False)), np.random.default_rng(seed).permutation(n)
+        k = round(n*check_fraction(valid, 'valid', one=False))
+        idxs = np.random.default_rng(seed).permutation(n)
         if k in (0, n):
             raise ValueError(f'a fraction of {valid} of {n} rows leaves none to {"train" if k else "validate"} on: '
                              'give other data as valid=')
         return train.iloc[sorted(idxs[k:])], dict(valid=train.iloc[sorted(idxs[:k])])
     names = listify(valid) if isinstance(valid, (str, list, tuple)) else []
-    if names and all(isinstance(o, str) and o in splits for o in names): return train, {o: splits[o] for o in names}
+    if names and all(isinstance(o, str) and o in splits for o in names):
+        return train, {o: splits[o] for o in names}
     if isinstance(valid, (list, tuple)) or isinstance(valid, str) and not Path(valid).exists():
         raise ValueError(f'valid is {valid!r}, but the splits are {", ".join(map(repr, splits))} '
                          'and there is no such file')

@@ -30,32 +30,38 @@ class TokenizedTexts:
         store_attr()
         self.lengths = np.diff(starts)
     def __len__(self): return len(self.lengths)
-    def __getitem__(self, i): return self.ids[self.starts[i]:self.starts[i+1]]
+    def __getitem__(self, i):
+        return self.ids[self.starts[i]:self.starts[i+1]]
 
 # %% ../../nbs/data/tokens.ipynb #0b729a93
 @patch
 def padded(self:TokenizedTexts, idxs, pad_id=0, pad_type=0, left=False):
     "Make rectangles of ids, mask and types (or None) of some texts, as wide as the longest."
-    starts, lens = self.starts[idxs], self.lengths[idxs]
+    starts = self.starts[idxs]
+    lens = self.lengths[idxs]
     width = lens.max()
     cols = np.arange(width)[None] - ((width - lens)[:, None] if left else 0)
     mask = cols >= 0 if left else cols < lens[:, None]
     where = np.where(mask, cols + starts[:, None], 0)
-    pick = lambda flat, pad: np.where(mask, flat[where].astype(np.int64), pad)
+    def pick(flat, pad):
+        return np.where(mask, flat[where].astype(np.int64), pad)
     return pick(self.ids, pad_id), mask.astype(np.int64), None if self.types is None else pick(self.types, pad_type)
 
 # %% ../../nbs/data/tokens.ipynb #b33e83a8
 @patch(cls_method=True)
 def from_tokenizer(cls:TokenizedTexts, tokenizer, texts, pairs=None, max_length=128, progress=None):
     "Tokenise texts or pairs; in a pair that is too long, truncate the longer text first."
-    n, rows, types = 1000, [], []
+    n = 1000
+    rows = []
+    types = []
     steps = range(0, len(texts), n)
     for i in tqdm(steps, 'Tokenising', leave=False, disable=len(texts) <= 20_000 if progress is None else not progress):
         out = tokenizer(texts[i:i+n], None if pairs is None else pairs[i:i+n], truncation='longest_first',
                         max_length=max_length, return_attention_mask=False)
         rows += out['input_ids']
         types += out.get('token_type_ids', [])
-    flat = lambda o, t: np.fromiter((x for r in o for x in r), dtype=t)
+    def flat(o, t):
+        return np.fromiter((x for r in o for x in r), dtype=t)
     starts = np.cumsum([0] + [len(o) for o in rows])
     return cls(flat(rows, np.int32), starts, flat(types, np.uint8) if types else None)
 
@@ -70,7 +76,8 @@ def tokenize_cached(
     names:tuple=('texts', 'pairs'), # What to call `texts` and `pairs` in an error
 )->TokenizedTexts:
     "Tokenise texts, or get their tokens from the cache."
-    texts, pairs = check_texts(texts, names[0]), None if pairs is None else check_texts(pairs, names[-1])
+    texts = check_texts(texts, names[0])
+    pairs = None if pairs is None else check_texts(pairs, names[-1])
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'{type(tokenizer).__name__} is not a fast tokenizer; load one with AutoTokenizer')
     if tokenizer.pad_token_id is None:
@@ -121,7 +128,8 @@ class TextItems:
 @patch
 def batch(self:TextItems, idxs):
     "Make a batch as wide as its longest text: inputs and labels, or inputs alone."
-    t, idxs = self.tokenizer, np.asarray(idxs)
+    t = self.tokenizer
+    idxs = np.asarray(idxs)
     ids, mask, types = self.tokens.padded(idxs, t.pad_token_id, t.pad_token_type_id, t.padding_side == 'left')
     x = dict(input_ids=ids, token_type_ids=types, attention_mask=mask)
     x = {k: torch.from_numpy(v) for k, v in x.items() if v is not None and k in t.model_input_names}
@@ -131,9 +139,11 @@ def batch(self:TextItems, idxs):
 @patch
 def take(self:TextItems, idxs):
     "Take some of the items, by number and in this order."
-    t, idxs = self.tokens, np.asarray(idxs, dtype=int)
+    t = self.tokens
+    idxs = np.asarray(idxs, dtype=int)
     parts = [slice(t.starts[i], t.starts[i + 1]) for i in idxs]
-    cat = lambda o: None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
+    def cat(o):
+        return None if o is None else np.concatenate([o[:0], *(o[p] for p in parts)])
     tokens = TokenizedTexts(cat(t.ids), np.cumsum([0] + [p.stop - p.start for p in parts]), cat(t.types))
     y = None if self.y is None else self.y[idxs]
     texts = self.texts and [[o[i] for i in idxs] for o in self.texts]
@@ -145,7 +155,8 @@ def with_tokenizer(self:TextItems, tokenizer):
     "Tokenise the same texts by another tokenizer."
     if self.texts is None: raise ValueError('these items hold tokens only: make them again from your texts')
     new = copy.copy(self)
-    new.tokenizer, new.tokens = tokenizer, tokenize_cached(tokenizer, *self.texts, max_length=self.max_length)
+    new.tokenizer = tokenizer
+    new.tokens = tokenize_cached(tokenizer, *self.texts, max_length=self.max_length)
     return new
 
 # %% ../../nbs/data/tokens.ipynb #7101dd2b
@@ -155,7 +166,8 @@ def decode_texts(self:TextItems, input_ids):
     t, parts = self.tokenizer, [[]]
     for o in input_ids.tolist():
         if o == t.sep_token_id: parts.append([])
-        elif o == t.unk_token_id or o not in t.all_special_ids: parts[-1].append(o)
+        elif o == t.unk_token_id or o not in t.all_special_ids:
+            parts[-1].append(o)
     texts = [t.decode(o) for o in parts if o] + [''] * len(self.text_cols)
     return texts[:len(self.text_cols)]
 
@@ -163,7 +175,8 @@ def decode_texts(self:TextItems, input_ids):
 @patch
 def label_name(self:TextItems, y):
     "Give the name of class `y`, the names of all its labels, or the score; an empty string for no label."
-    if getattr(y, 'ndim', 0): return ', '.join(n for n, o in zip(self.vocab, y) if o > 0)
+    if getattr(y, 'ndim', 0):
+        return ', '.join(n for n, o in zip(self.vocab, y) if o > 0)
     y = y.item() if hasattr(y, 'item') else y
     if self.vocab is None: return round(y, 3)
     return self.vocab[y] if y >= 0 else ''
@@ -174,7 +187,8 @@ def split_pairs(
     n_cols:int=None, # How many texts an item should have; None: as many as the first one
 )->tuple: # Texts, second texts or None
     "Make lists of first and second texts."
-    if not (rows := text_rows(texts, n_cols)): raise ValueError('there are no texts')
+    rows = text_rows(texts, n_cols)
+    if not rows: raise ValueError('there are no texts')
     return (rows, None) if isinstance(rows[0], str) else [list(o) for o in zip(*rows)]
 
 # %% ../../nbs/data/tokens.ipynb #e3e3cf11

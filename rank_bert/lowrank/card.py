@@ -10,11 +10,12 @@ __all__ = []
 # %% ../../nbs/lowrank/card.ipynb #10card03
 import re
 from pathlib import Path
-import transformers
+from transformers import PreTrainedModel
 from huggingface_hub import ModelCardData
 from ..io import json_object
-from ..models.sizes import bytes_by_part, encoder_params
-from .plan import METHOD
+from ..models.sizes import encoder_params
+from .plan import METHOD, plan_of, quant_method
+from .record import bytes_by_part, dense_sizes, guaranteed
 
 # %% ../../nbs/lowrank/card.ipynb #10card13
 _CARD = r"""<!-- rank_bert: from here -->
@@ -53,27 +54,25 @@ _TASKS = {'SequenceClassification':'text-classification', 'TokenClassification':
 # %% ../../nbs/lowrank/card.ipynb #10card14
 def write_card(
     folder:str|Path, # Folder of a saved model
-    model=None, # The model; loaded from the folder when None
+    model, # The model
 ):
     "Write `README.md` for a folder with factorised layers, or our lines into the one that is there."
-    folder = Path(folder)
-    config = json_object(folder/'config.json') if (folder/'config.json').is_file() else {}
-    if (config.get('quantization_config') or {}).get('quant_method') != METHOD: return
-    kind = (config.get('architectures') or ['model'])[0]
+    folder, enc = Path(folder), next((m for m in model.modules() if isinstance(m, PreTrainedModel)), None)
+    if enc is None or quant_method(enc.config) != METHOD: return
+    kind = type(enc).__name__
     head = next((o for o in _TASKS if kind.endswith(f'For{o}')), None)
     auto = f'AutoModelFor{head}' if head else 'AutoModel'
-    if model is None: model = getattr(transformers, auto).from_pretrained(folder, dtype='auto')
     record = json_object(folder/'results.json') if (folder/'results.json').is_file() else {}
-    origin = record.get('weights_from') or config.get('weights_from') or f"hub: {getattr(model, 'name_or_path', '')}"
+    origin = record.get('weights_from') or getattr(enc.config, 'weights_from', None) or f'hub: {enc.name_or_path}'
     base = re.search(r'(?:hub|cache): ([\w.-]+/[\w.-]+)(?: |\)|$)', str(origin))
     base = base[1] if base and not Path(base[1]).exists() else None
-    ranks, parts = config['quantization_config']['plan'].values(), bytes_by_part(model)
-    size = lambda now, dense: f'{now:,} (dense: {dense:,})'
+    ranks, parts, dense = plan_of(model).values(), bytes_by_part(model), dense_sizes(model)
+    size = lambda now, dense=None: f'{now:,}' if dense is None else f'{now:,} (dense: {dense:,})'
     facts = {'base model':base, 'task':(record.get('settings') or {}).get('task'),
         'factorised layers':len(ranks), 'ranks':f'{min(ranks)} to {max(ranks)}' if ranks else None,
-        'weights':size(*(encoder_params(model, dense)['total'] for dense in (False, True))),
+        'weights':size(encoder_params(model)['total'], dense and dense['params']['total']),
         'bytes':size(*map(sum, zip(*parts.values()))), **{f'bytes, {k}':size(*v) for k, v in parts.items()},
-        'guarantee':(record.get('guarantee') or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
+        'guarantee':(guaranteed(model) or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None)
     lines = _CARD.format(kind=kind, auto=auto, rows=rows)
     file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],

@@ -17,7 +17,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 from ..io import json_object
 from ..models import flow
 from ..models.encoder import is_linear, open_linears
-from ..models.folder import encoder_folder
+from ..models.folder import SavedModel
 from .layers import BlockEmbedding, LowRankEmbedding, LowRankLinear, blank_like, layer_shape, replace_layers
 from rank_bert.lowrank.plan import (METHOD, VERSION, check_plan, check_ranks, declare_tied, full_name, quant_method,
     record_plan)
@@ -121,7 +121,7 @@ def write_remote_code(
     folder:str|Path, # Folder of a factorised model, as `save_pretrained` wrote it
 )->Path: # The file
     "Write the file with which `trust_remote_code=True` opens a factorised folder where rank_bert is not installed."
-    place = encoder_folder(folder)
+    place = SavedModel(folder).encoder
     entries, file = json_object(place/'config.json'), place/'modeling_rank_bert.py'
     record = entries.get('quantization_config') or {}
     if record.get('quant_method') != METHOD: raise ValueError(f'{folder} has no factorised layers: it needs no code')

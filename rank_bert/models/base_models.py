@@ -25,7 +25,7 @@ from ..io import expanded
 from .answers import KINDS, head_kind
 from .hooks import set_attr
 from .encoder import Encoder, input_names
-from .folder import is_model_folder
+from .folder import as_saved
 from .opener import cached_or_hub, check_loaded, load_checkpoint, load_config, record_origin
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
@@ -42,8 +42,8 @@ def get_pretrained_model(
         raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
     n = GLUE_NUM_LABELS[task] if num_labels is None else check_count(num_labels, 'num_labels')
     if pretrained is not False:
-        if is_model_folder(name):
-            return record_origin(_load_model(str(expanded(name)), n, overrides), f'folder: {name}')
+        if saved := as_saved(model_name):
+            return record_origin(_load_model(saved, n, overrides), f'folder: {name}')
         try: return record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
         except OSError as e:
             if pretrained or name not in BERT_CONFIGS: raise
@@ -51,7 +51,7 @@ def get_pretrained_model(
                           'Pass pretrained=True to make this an error, or pretrained=False if you want random weights')
     config = find_config(name)
     if config.num_labels != n: config.num_labels, config.problem_type = n, None
-    if hasattr(config, 'quantization_config'): del config.quantization_config
+    for k in vars(config).keys() & {'quantization_config', 'rank_bert'}: delattr(config, k)
     for k, v in overrides.items(): setattr(config, k, v)
     config.weights_from = config.architectures = None
     model = AutoModelForSequenceClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
@@ -65,6 +65,8 @@ class BertWrapper(Module):
     ):
         self.model = model
         self._accepted = input_names(model)
+
+    compression = property(lambda self: self.model.compression, doc="What was done to the model, see `compress`.")
 
     @property
     def kind(self)->str: # Key of `KINDS`
@@ -154,7 +156,7 @@ def find_config(
 ): # Configuration
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
-    if kwargs or is_model_folder(name): return load_config(str(expanded(name)), **kwargs)
+    if kwargs or as_saved(name): return load_config(name, **kwargs)
     return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
 
 # %% ../../nbs/models/base_models.ipynb #21f546a3

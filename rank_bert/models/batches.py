@@ -193,9 +193,8 @@ def draw_texts(
     n_samples:int=1024, # Read as many tokens as the longest so many of `among` times as many texts; None for all texts
     seed:int=42, # Which
     among:int=4, # Draw from so many times `n_samples`
-    long:float=.5, # Share of the tokens for the longest texts
 )->tuple: # Batches of one text to learn from, and random ones to judge by
-    "Draw texts, with a bounded preference for long ones."
+    "Draw texts to learn from, half of their tokens from the longest, and random ones to judge by."
     pool = choose_texts(batches, n_samples and among*n_samples, seed, 1)
     rows = list(each_text(pool))
     learn, apart = judges(rows, n_samples and max(1, n_samples//8))
@@ -203,7 +202,7 @@ def draw_texts(
     order = order[torch.randperm(len(learn), generator=torch.Generator().manual_seed(seed))]
     tokens = sizes.sort(descending=True)[0][:n_samples].sum() - sizes[apart].sum()
     if sizes[learn].sum() > tokens:
-        n = max(1, int((sizes[order].cumsum(0) <= (1 - long)*tokens).sum())) # random ones
+        n = max(1, int((sizes[order].cumsum(0) <= tokens/2).sum())) # random ones
         rest = order[n:][sizes[order[n:]].argsort(descending=True, stable=True)]
         fits = sizes[rest].cumsum(0) <= tokens - sizes[order[:n]].sum()
         order = torch.cat([order[:n], rest[fits]])

@@ -54,11 +54,3 @@ def encoder_params(
         return size*(up.numel()*down.numel()//up.shape[1]**2) if p is up else 0
     res = {k: sum(count(ps, n, p) for n, p in ps.items()) for k, ps in parameter_parts(model).items()}
     return dict(**res, total=sum(res.values()))
-
-# %% ../../nbs/models/sizes.ipynb #9dffa95c
-def bytes_by_part(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->dict: # Part -> bytes, and bytes with every factorised layer dense
-    "Count the bytes of a model by part, as reports show them."
-    now, dense = (encoder_params(model, d, nbytes=True) for d in (False, True))
-    return {k: [v, dense[k]] for k, v in now.items() if k != 'total'}

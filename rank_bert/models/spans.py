@@ -20,7 +20,8 @@ def has_heads(
     "Tell `B-person` from a kind like `E-mail`, by all the labels that there are."
     named = {*labels} - {'O'}
     headed = {o for o in named if _HEAD.match(o)}
-    heads, kinds = {o[0] for o in headed}, {o[2:] for o in headed}
+    heads = {o[0] for o in headed}
+    kinds = {o[2:] for o in headed}
     scheme = heads <= {*'BIES'} or heads <= {*'BILU'}
     return scheme and bool(heads & {*'BI'}) and (headed == named or len(kinds) < len(headed))
 
@@ -40,7 +41,8 @@ def entities(
     for i, tag in enumerate(tags):
         head, kind = split_tag(tag, headed)
         if kind is not None:
-            if kind == before[1] and head in 'IE' and before[0] in 'BI': found[-1][2] = i
+            if kind == before[1] and head in 'IE' and before[0] in 'BI':
+                found[-1][2] = i
             else: found.append([kind, i, i])
         before = head, kind
     return found
@@ -52,7 +54,8 @@ def check_kinds(
     where, # File that the tags are from
 ):
     "Raise `ValueError` if the tags of a file are no labels of a tagger; warn of kinds that only one of them has."
-    known, labels = {*chain(*tags)}, {*labels}
+    known = {*chain(*tags)}
+    labels = {*labels}
     headed = has_heads(known | labels)
     theirs, own = ({split_tag(o, headed or has_heads(s))[1] for o in s} for s in (known, labels))
     lost, more = (sorted(a - b - {None}) for a, b in ((theirs, own), (own, theirs)))

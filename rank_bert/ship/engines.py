@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..io import needs_extra
-from ..models.folder import named_errors
+from ..models.folder import file_bytes, named_errors
 from ..registry import ENGINES
 
 # %% ../../nbs/ship/engines.ipynb #eng00006
@@ -35,7 +35,7 @@ class Engine:
         folder:str|Path, # Exported folder
     )->int:
         "Add up the files of the graph."
-        return sum(o.stat().st_size for o in (Path(folder)/self.graph).parent.iterdir())
+        return file_bytes((Path(folder)/self.graph).parent)
 
 # %% ../../nbs/ship/engines.ipynb #eng00008
 def write_onnx(traced, file, precision, overflows):

@@ -65,7 +65,8 @@ def nan_tests(g)->int: # Places changed
     from onnx import numpy_helper
     links, done = _Links(g), 0
     def lowest(k):
-        return (v := links.value(k)) is not None and v.size == 1 and v.item() <= MASKED
+        v = links.value(k)
+        return v is not None and v.size == 1 and v.item() <= MASKED
     for n in g.node:
         test = n.op_type == 'Where' and links.maker(n.input[0], 'IsNaN')
         soft = test and n.input[2] == test.input[0] and links.maker(test.input[0], 'Softmax')
@@ -107,7 +108,8 @@ def key_transposes(g)->int: # Places changed
         before = links.maker(x, 'Transpose')
         order = [0, 1, 3, 2]
         if before is not None:
-            x, order = before.input[0], [_perm(before)[k] for k in order]
+            x = before.input[0]
+            order = [_perm(before)[k] for k in order]
         g.node[i].CopyFrom(helper.make_node('Transpose', [x], [n.output[0]], n.name, perm=order))
         done += 1
     return done

@@ -36,7 +36,8 @@ def export_card(
                          *['transformers.js']*(m['engine'] == 'onnx')], pipeline_tag=_TASK[method])
     facts = dict(engine=m['engine'], precision=m['precision'], kind=m['kind'].replace('_', ' '),
                  labels=', '.join(m['labels']), **{'longest text': f"{m['max_length']} tokens"})
-    facts |= {f'bytes, {k}': f'{a:,} (dense, float32: {b:,})' for k, (a, b) in m['bytes'].items()}
+    for k, (now, *dense) in m['bytes'].items():
+        facts[f'bytes, {k}'] = f'{now:,}' + ''.join(f' (dense, float32: {o:,})' for o in dense)
     if m.get('guarantee'): facts['guarantee'] = m['guarantee']['says']
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v)
     use = _USE.format(**m, method=method)

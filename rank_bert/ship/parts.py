@@ -28,21 +28,26 @@ from ..shrink.recipe import Part
 # %% ../../nbs/ship/parts.ipynb #24dpa006
 def _answer_by(model, predictor):
     "Let a classifier predict with an engine."
-    hf, names = Encoder(model).base, predictor.settings['inputs']
+    hf = Encoder(model).base
+    names = predictor.settings['inputs']
     device = next(hf.parameters()).device
     @wraps(hf.forward)
     def forward(**x):
         z = predictor._run_engine({k: x[k].cpu().numpy() for k in names})
-        try: return SequenceClassifierOutput(logits=torch.as_tensor(check_answers(z)).to(device))
+        try:
+            return SequenceClassifierOutput(logits=torch.as_tensor(check_answers(z)).to(device))
         except ValueError as e: raise FloatingPointError(f"{' '.join(forward.engine)}: {e}") from None
-    hf.forward, forward.engine = forward, [predictor.settings[k] for k in ('engine', 'precision')]
+    hf.forward = forward
+    forward.engine = [predictor.settings[k] for k in ('engine', 'precision')]
     return model
 
 # %% ../../nbs/ship/parts.ipynb #21f2fb09
 class Exported:
     "A folder with an exported model, which goes when nobody needs it any more."
     def __init__(self, engine, precision):
-        self.place, self.engine, self.precision = tempfile.TemporaryDirectory(), engine, precision
+        self.place = tempfile.TemporaryDirectory()
+        self.engine = engine
+        self.precision = precision
     @property
     def folder(self): return Path(self.place.name)/'model'
     @property
@@ -53,7 +58,8 @@ def _refuse(job, parts):
     "Raise `ValueError` for a token without a row, and for a map that no pooling takes."
     enc = job.encoder
     check_ids(enc.base, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
-    if enc.st is None or not enc.gives_vectors or all(p.name != 'refit' for p in parts): return
+    if enc.st is None or not enc.gives_vectors or all(p.name != 'refit' for p in parts):
+        return
     n = enc.st.get_embedding_dimension()
     if not fold_maps(Encoder(with_map(job.dense, torch.eye(n), torch.zeros(n))).st):
         raise ValueError(f"refit maps embeddings, and no map can go before {pooling_of(job.dense)}, as {parts[-1].name} "
@@ -62,10 +68,13 @@ def _refuse(job, parts):
 def _exported(engine, precision):
     "Make the function of a part that exports."
     def f(step, to:str=engine):
-        new, out, learn = copy.deepcopy(step.model), Exported(to, precision), step.job.learner
+        new = copy.deepcopy(step.model)
+        out = Exported(to, precision)
+        learn = step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (Encoder(step.job.dense).tokenizer, None)
         made = export(new, tok, out.folder, to, precision, max_length=longest)
-        if KINDS[made.kind].method != 'encode': _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
+        if KINDS[made.kind].method != 'encode':
+            _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)
     return f
 

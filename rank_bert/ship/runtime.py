@@ -16,9 +16,9 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..checks import check_answers, check_count, check_name, text_rows
-from ..io import digest, expanded, json_object, json_text, needs_extra
+from ..io import digest, json_text, needs_extra
 from ..models.answers import KINDS, word_starts
-from ..models.folder import MANIFEST, named_errors, shorten_error
+from ..models.folder import MANIFEST, SavedModel, named_errors, shorten_error
 from ..registry import ENGINES
 from .tags import TagsAndRanks
 
@@ -31,9 +31,10 @@ class Predictor(TagsAndRanks):
         threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
         lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
     ):
-        self.folder = expanded(folder)
+        saved = folder if isinstance(folder, SavedModel) else SavedModel(folder)
+        self.folder = saved.path
         self.threads = threads
-        m = self.settings = read_manifest(folder)
+        m = self.settings = read_manifest(saved)
         engine = ENGINES.find(m['engine'])
         self.step = engine.step
         file = self.folder/'tokenizer.json'
@@ -139,7 +140,6 @@ class Predictor(TagsAndRanks):
         return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
-VERSION = 3 # of a manifest
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
 
 # %% ../../nbs/ship/runtime.ipynb #dr000007
@@ -157,17 +157,15 @@ def write_manifest(
 
 # %% ../../nbs/ship/runtime.ipynb #dr000013
 def read_manifest(
-    folder:str|Path, # Exported folder
+    saved:SavedModel, # An export
 )->dict: # What its `deploy.json` holds
     "Read `deploy.json`, and compare it and the files of the folder with their hashes; raise `OSError` or `ValueError`."
-    folder = expanded(folder)
+    folder = saved.path
     file, again = folder/MANIFEST, '(its SHA-256 differs): copy it again'
     if not folder.is_dir(): raise FileNotFoundError(f'no exported folder {folder}')
     if not file.is_file():
         raise FileNotFoundError(f'{folder} has no {MANIFEST}: it is no exported folder, or only part of one')
-    m = json_object(file)
-    if m.get('version') != VERSION:
-        raise ValueError(f"{file} has version {m.get('version')!r}, not {VERSION}: update rank_bert, or export it again")
+    m = dict(saved.manifest)
     if m.pop('digest', None) != digest(m):
         raise ValueError(f'{file} is not the file that was exported {again}, or export the model again')
     for name in sorted({m['model'], 'tokenizer.json', *m['files']}):

@@ -19,11 +19,15 @@ def spans_of(e, p, text, labels, starts=None): # of `word_starts`: the first pie
     pieces = [] # tag, score, start and end
     for i, (start, end) in enumerate(e.offsets):
         if e.special_tokens_mask[i]: continue
-        if starts is not None and pieces and not starts[i]: pieces[-1][3] = end
-        else: pieces.append([labels[k := int(p[i].argmax())], float(p[i, k]), start, end])
+        if starts is not None and pieces and not starts[i]:
+            pieces[-1][3] = end
+        else:
+            pieces.append([labels[k := int(p[i].argmax())], float(p[i, k]), start, end])
     found = []
     for kind, a, b in entities([o[0] for o in pieces], has_heads(labels)):
-        score, start, end = float(np.mean([o[1] for o in pieces[a:b + 1]])), pieces[a][2], pieces[b][3]
+        score = float(np.mean([o[1] for o in pieces[a:b + 1]]))
+        start = pieces[a][2]
+        end = pieces[b][3]
         found.append(dict(entity_group=kind, score=score, word=text[start:end], start=start, end=end))
     return found
 
@@ -32,15 +36,18 @@ def without_overlaps(spans):
     "Keep the longest of spans that overlap, and of two that are as long the one with the higher score."
     kept = []
     for o in sorted(spans, key=lambda o: o['start']):
-        if not kept or o['start'] >= kept[-1]['end']: kept.append(o)
-        else: kept[-1] = max(kept[-1], o, key=lambda o: (o['end'] - o['start'], o['score']))
+        if not kept or o['start'] >= kept[-1]['end']:
+            kept.append(o)
+        else:
+            kept[-1] = max(kept[-1], o, key=lambda o: (o['end'] - o['start'], o['score']))
     return kept
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0015
 def tag_words(tags, e, p, labels):
     "Write the tags of the words in a window."
     for word, o in reversed([*zip(e.word_ids, p)]): # the first piece decides
-        if word is not None: tags[word] = labels[int(o.argmax())]
+        if word is not None:
+            tags[word] = labels[int(o.argmax())]
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0025
 class TagsAndRanks:
@@ -49,7 +56,8 @@ class TagsAndRanks:
         "Put the candidates of a query in order, the best first: `corpus_id`, its place in the list, and `score` of each."
         if self.size != 1 or self.settings.get('texts') == 1 or KINDS[self.kind].method != 'predict':
             raise ValueError(f"{self.folder} holds no reranker, which gives one score for a pair of texts")
-        if not (candidates := check_texts(candidates, 'candidates')): raise ValueError('there are no candidates to rank')
+        candidates = check_texts(candidates, 'candidates')
+        if not candidates: raise ValueError('there are no candidates to rank')
         scores = self.predict_proba([(query, o) for o in candidates], bs)[:, 0]
         return [dict(corpus_id=int(i), score=float(scores[i])) for i in np.argsort(-scores, kind='stable')]
 
@@ -66,7 +74,8 @@ class TagsAndRanks:
         found = [None]*len(windows)
         for b, z in self._run([e for _, e in windows], check_count(bs, 'bs')):
             check_answers(z, [each[windows[k][0]] for k in b])
-            for k, o in zip(b, KINDS[self.kind].probabilities(z)): found[k] = self._unpadded(o, len(windows[k][1].ids))
+            for k, o in zip(b, KINDS[self.kind].probabilities(z)):
+                found[k] = self._unpadded(o, len(windows[k][1].ids))
         res = [['O']*len(o) for o in each] if lists else [[] for _ in each]
         for (i, e), p in reversed([*zip(windows, found)]): # the first window that has a word decides
             if lists: tag_words(res[i], e, p, self.labels)

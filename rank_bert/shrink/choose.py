@@ -17,10 +17,11 @@ from ..models.encoder import linears
 from ..models.kinds import Encoder
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
+from ..lowrank.record import CompressionRecord, record_of, write_record
 from .calibrate import freeing, release_memory
 from .allocate import BudgetError, Choices, default_allocator, layer_choices, optimal
 from .decompose import DECOMPOSITIONS
-from .decomposition import CompressionRecord, Decomposition, cost_for, smallest_plan
+from .decomposition import Decomposition, cost_for, smallest_plan
 from .prune import pruned, pruning_choices, prunables
 from .refit import refit as refit_to
 
@@ -114,12 +115,12 @@ def choose(
     else:
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
         new = copy.deepcopy(thin) # which shares weights with the dense model
-        new.compression = CompressionRecord(plan, encoder_params(new))
-    done, left = new.compression, dense_size(thin)/dense_size(job.dense)
+        write_record(new, CompressionRecord(plan, encoder_params(new)), [])
+    done, left = record_of(new), dense_size(thin)/dense_size(job.dense)
     enc = Encoder(new)
-    new.compression = replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
+    write_record(new, replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
         budget=config.budget or done.plan.kept*left, neurons=enc.pruned_neurons or None, heads=enc.pruned_heads or None,
-        seconds=time.time() - start, cost=getattr(price, 'name', 'custom') if callable(config.cost) else config.cost)
+        seconds=time.time() - start, cost=getattr(price, 'name', 'custom') if callable(config.cost) else config.cost))
     return replace(step.result, model=new, before=step.result, pruned=thin, stats=stats)
 
 # %% ../../nbs/shrink/choose.ipynb #cho00008
@@ -128,11 +129,10 @@ def fit(
 )->object: # `Result` with the fitted model
     "Fit factors, narrower layers and the head to what the dense model computed."
     result, before = step.result, step.result.before
-    done, job = step.model.compression, step.job
-    if not any(done.plan.values()) and result.pruned is before.model: return result
+    job = step.job
+    if not any(record_of(step.model).plan.values()) and result.pruned is before.model: return result
     stats = result.stats or replace(step, result=before).calibration()
     release_memory() # of the factors
     new = refit_to(before.model, step.model, job.texts, stats, result.pruned, holdout=job.judges, n_samples=None,
         progress=job.progress)
-    new.compression = replace(done, refit=new.refit)
     return replace(result, model=new)

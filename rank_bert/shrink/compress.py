@@ -8,10 +8,16 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/compress.html.md"""
 __all__ = ['SEARCHES', 'compress']
 
 # %% ../../nbs/shrink/compress.ipynb #41855a77
-import torch, torch.nn as nn
+from dataclasses import replace
+from pathlib import Path
+import torch, torch.nn as nn, transformers
 from fastcore.meta import delegates
-from ..models.hooks import as_written, with_own_modules
+from .. import __version__
+from ..io import digest
+from ..lowrank.record import dense_sizes, model_digest, record_of, write_record
+from ..models.batches import are_texts, split_batch
 from ..models.kinds import Encoder
+from ..models.hooks import as_written, with_own_modules
 from ..settings import CompressConfig
 from .calibrate import Calibration
 from .decomposition import Decomposition
@@ -40,10 +46,36 @@ def compress(
     parts = parse(default_recipe(model, data, config) if recipe is None else recipe)
     job = Job(model, data, config, progress, parts, once=config.limit not in SEARCHES)
     job.check(parts, config)
-    return SEARCHES.get(config.limit, run)(job, parts, config).model
+    small = SEARCHES.get(config.limit, run)(job, parts, config).model
+    if small is not job.dense: complete_record(small, job, config)
+    return small
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01
 compress.__delwrap__ = CompressConfig # its comments say what the settings mean, and its `__init__` has no source
+
+# %% ../../nbs/shrink/compress.ipynb #cmprec02
+def _texts_told(rows): # texts, pairs or batches of one text
+    if not are_texts(rows): rows = [split_batch(o)[0]['input_ids'].tolist() for o in rows]
+    return dict(texts=len(rows), digest=digest(rows))
+
+def complete_record(
+    small:nn.Module, # From `run` or a search; its record is completed in place
+    job:Job, # With the dense model and the texts
+    config:CompressConfig, # What was asked for
+):
+    "Record which model a compressed one was made of, and which texts it has learned from and was judged on."
+    done, dense, texts = record_of(small), Encoder(job.dense).base, {}
+    if job._read and job.texts:
+        drawn = 'at random' if Encoder(job.dense).embeds else 'at random, half of the tokens from the longest'
+        texts = dict(learned=_texts_told(job.texts), judged=_texts_told(job.judges), drawn=drawn)
+    if job.aside: texts |= dict(set_aside=_texts_told(job.aside))
+    origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
+    name = origin.partition(': ')[2].partition(' (began as ')[0] or origin
+    about = dict(name=name if origin.startswith(('hub', 'cache')) else Path(name).name, digest=model_digest(job.dense))
+    versions = dict(rank_bert=__version__, torch=torch.__version__, transformers=transformers.__version__)
+    write_record(small, replace(done, limit=config.limit and {config.limit: getattr(config, config.limit)}, texts=texts,
+        dense=about | (dense_sizes(small if job.older else job.dense) or {}), digest=model_digest(small), versions=versions,
+        guarantee=done.guarantee and replace(done.guarantee, dense=about['name'])))
 
 # %% ../../nbs/shrink/compress.ipynb #24com009
 def default_recipe(

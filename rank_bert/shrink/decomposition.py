@@ -11,7 +11,6 @@ __all__ = ['Lazily', 'Decomposition', 'smallest_plan']
 import copy, math, time
 from collections.abc import Mapping
 from collections import Counter
-from dataclasses import dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
@@ -22,12 +21,11 @@ from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
 from ..lowrank.plan import RankPlan, check_plan, expand_fixed_ranks, record_plan, warn_break_even
+from ..lowrank.record import CompressionRecord, record_of, records_of, write_record
 from .calibrate import Calibration, calibrate, fingerprint
 from .decompose import DECOMPOSITIONS, factorise, truncate_factors
 from .allocate import allocate, default_allocator, get_cost, smallest_budget
 from .latency import measure_latency
-from .refit import Refit
-from .judge import say_answers
 from ..registry import Registry, engine_forms
 
 # %% ../../nbs/shrink/decomposition.ipynb #491f133e
@@ -129,66 +127,6 @@ def flops_per_token(
     attention = lambda l: length*scored.get(l.role, 0)*l.shape[0]
     return round(sum(2*times[l.name]*(size(l) + attention(l)) for l in linears(model)))
 
-# %% ../../nbs/shrink/decomposition.ipynb #1cff20d6
-@dataclass
-class CompressionRecord:
-    "What was done to a model to make it smaller."
-    plan:RankPlan # Rank of every linear layer, None where it is dense
-    params:dict # `encoder_params` of the new model
-    predicted:float = 0. # Increase of the loss in nats a sentence, if `nats`; else the cost in the method's objective
-    nats:bool = True # Is `predicted` in nats?
-    method:str = None # Decomposition
-    budget:float = 1. # Fraction asked for
-    allocator:str = None # How the ranks were chosen; None for a plan of your own
-    cost:str = 'params' # What the budget counts
-    seconds:float = 0. # Time it took
-    embedding_rank:int = None # Rank of the word embedding, None where it is whole
-    refit:Refit = None # What the refit did, None where there was none
-    heal:object = None # What `heal` did, None where there was none
-    neurons:dict = None # Neurons of the feed-forward parts that have fewer than the config says
-    heads:dict = None # Heads, and their features, of the attention blocks that differ from the config
-    share:float = 1. # Fraction of the linear weights that were left after leaving out neurons and heads
-    kind:str = 'regression' # What the model answers, a key of `KINDS`: the loss is in its measure
-    recipe:str = None # The whole recipe
-    cut:int = 0 # Texts of which it learned one sentence, see `pieces`
-    answers:dict = None # What the dense model answers to the texts learned from and judged by, from `answers_to`
-    words:object = None # The `Words` of a vocabulary that was cut, None where it is whole
-    guarantee:object = None # The `Guarantee` that it keeps, None where none was asked for
-    speedup:object = None # The `Speedup` that was measured, None where none was asked for
-
-    @property
-    def kept(self):
-        "Fraction of the weights of the encoder's linear layers that the model has."
-        return self.plan.kept*self.share
-
-# %% ../../nbs/shrink/decomposition.ipynb #95d41c8a
-@patch
-def __str__(self:CompressionRecord):
-    row, predicted = KINDS[self.kind], f"cost {self.predicted:.4g}"
-    if self.nats: predicted = f"loss increase {self.predicted:.4g} {row.measure}"
-    if self.nats and row.angle: predicted = f"mean cosine {1 - self.predicted:.3f}"
-    measured = row.embeds and self.refit and self.refit.held_out # depth adds errors, which the prediction leaves out
-    how = f"recipe {self.recipe or self.method!r}, allocator {self.allocator!r}"
-    if not measured: how += f", predicted {predicted}"
-    return (f"{self.kept:.1%} of the encoder's linear weights kept (budget {self.budget:.1%}): "
-        f"{self.params['linear']:,}, {self.params['total']:,} parameters in all; {how}"
-        + (f"; neurons left: {', '.join(map(str, self.neurons.values()))}" if self.neurons else '')
-        + (f"; heads left: {', '.join(str(n) for n, _ in self.heads.values())}" if self.heads else '')
-        + (f'; learned one sentence of each of {self.cut:,} long texts' if self.cut else '')
-        + (f'; {say_answers(self.answers)}' if self.answers else '')
-        + ''.join(f'; {o}' for o in (self.words, self.refit, self.heal) if o)
-        + ''.join(f'. {o}' for o in (self.guarantee, self.speedup) if o))
-
-# %% ../../nbs/shrink/decomposition.ipynb #5f6daf99
-def record_of(
-    model:nn.Module, # A transformers model, or any module that contains one
-)->CompressionRecord: # A copy
-    "Look up what was done to a model; describe the model as it is if nothing is recorded."
-    if (done := getattr(model, 'compression', None)) is not None: return copy.copy(done)
-    layers = linears(model)
-    plan = RankPlan({l.name: l.rank for l in layers}, {l.name: l.shape for l in layers})
-    return CompressionRecord(plan, encoder_params(model))
-
 # %% ../../nbs/shrink/decomposition.ipynb #1a8e70cb
 @patch
 def _every_rank(self:Decomposition, plan):
@@ -236,8 +174,9 @@ def truncate(self:Decomposition,
     has.error = predicted/scale
     if getattr(plan, 'error', None) is not None and math.isclose(has.error, plan.error, rel_tol=1e-6):
         has.gap = plan.gap
-    new.compression = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
+    done = CompressionRecord(has, encoder_params(new), predicted, self.f.nats, self.method, has.kept,
         seconds=time.time() - start, kind=Encoder(self.model).kind or 'regression')
+    write_record(new, done, records_of(self.model))
     if warn:
         warn_break_even({n: ranks[n] for n in changed}, self.shapes)
         warn_shared(self.model, [l.module for l in linears(self.model) if l.name in changed])

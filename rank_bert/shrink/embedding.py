@@ -13,11 +13,11 @@ from ..checks import check_count, check_fraction
 from ..models.kinds import Encoder
 from .allocate import allocate, check_least, smallest_budget
 from .calibrate import Calibration, calibrate, fingerprint
-from .decomposition import record_of
 from ..models.sizes import encoder_params
 from ..lowrank.layers import BlockEmbedding, LowRankEmbedding, replace_layers
 from ..lowrank.linalg import damped_root, gram_svd
 from ..lowrank.plan import record_plan
+from ..lowrank.record import record_of, write_record
 from .recipe import part
 
 # %% ../../nbs/shrink/embedding.ipynb #505150de
@@ -94,7 +94,7 @@ def compress_embedding(
     done.embedding_rank = getattr(enc.get_input_embeddings(), 'rank', None)
     done.params = encoder_params(new)
     done.seconds += time.time() - start
-    new.compression = done
+    write_record(new, done)
     return new
 
 # %% ../../nbs/shrink/embedding.ipynb #tabl0001

@@ -13,6 +13,7 @@ from dataclasses import InitVar, dataclass
 from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
+from ..io import digest
 from .bounds import check_enough, upper_bound
 from ..models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
     each_text, group_numbers, split_batch)
@@ -54,7 +55,11 @@ class Guarantee:
     tried:list # `Tried` for each budget, the largest first
     kind:str='single_label_classification' # What the answers are
     tolerance:float=None # Least change that counts
+    dense:str=None # Name of the dense model
     says:InitVar[str]=None # Sentence of a record, which we make again
+    how:str=None # Engine, precision, and how many texts at once; None in PyTorch, where it does not matter
+    digest:str=None # Of the texts that it was tested on
+    tests:int=1 # Settings that were tested on them, which share the error
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):
@@ -62,8 +67,10 @@ class Guarantee:
         what = row.neighbours if row.embeds and self.tolerance is None else row.answers
         by = f' by more than {self.tolerance:g}' if self.tolerance is not None else ''
         who = 'This model' if self.budget is None else f'Budget {self.budget:g}'
-        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}, with "
-            f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did.")
+        against = f', against {self.dense} in PyTorch' if self.dense else ''
+        how = f' ({self.how})' if self.how else ''
+        return (f"{who} changes at most {100*self.max_changed:.3g} % of the {what}{by}{against}, with "
+            f"{100*self.confidence:.4g} % confidence: {self.changed:,.5g} of {self.texts:,} on texts set aside did{how}.")
     def honest(self):
         "Say what is guaranteed and what is not, for a model card."
         return (f"{self} The guarantee is the {100*self.max_changed:.3g} %, not the smaller bound that these numbers "
@@ -124,7 +131,9 @@ def outputs_on(
         return [({k: v[None] for k, v in x.items()}, torch.tensor([i])) for i, (x, _) in enumerate(each_text(batches))]
     if Encoder(model).kind == 'fill_mask':
         raise ValueError("a guarantee is about answers, and this model has one for each of its words: leave it out")
-    with frozen(model): found = [(*prediction_of(model, x), x, i) for x, i in buckets_for(model, numbered(batches))]
+    most = 1 if hasattr(Encoder(model).base.forward, 'engine') else 2048 # an engine is asked one text at a time
+    packs = buckets_for(model, numbered(batches), tokens=most)
+    with frozen(model): found = [(*prediction_of(model, x), x, i) for x, i in packs]
     if not found: raise ValueError("there are no texts set aside: the batches are empty")
     z, kind, _, _ = found[0]
     if kind == 'single_label_classification' and z.shape[1] == 1:
@@ -141,6 +150,17 @@ def outputs_on(
     return by_group(z, group) if kind == 'ranking' else z, kind
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0062
+def texts_digest(texts)->str: # strings, or pairs, in any order
+    "Compute a fingerprint of the texts that a guarantee is tested on."
+    return digest(sorted(map(str, texts)))
+
+def share_error(confidence, mark, met)->tuple: # Confidence of this test, and the tests on these texts so far
+    "Divide the error that a guarantee allows, where a record says that another setting was tested on the same texts."
+    if met is None or met.digest != mark: return confidence, 1
+    n = met.tests + 1
+    warnings.warn(f"tested before on these texts, with another setting: {n} tests share the error of {100*(1 - confidence):.3g} %")
+    return 1 - (1 - confidence)/n, n
+
 def guarantee(
     dense:nn.Module, # The model whose answers are the truth
     candidates, # Iterable of (budget, model), the largest budget first, fixed before you looked at the texts
@@ -149,16 +169,19 @@ def guarantee(
     confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
     tolerance:float=None, # Least change that counts, see `changed_answers`
     texts_of=None, # Function of a candidate with another vocabulary: the same texts, or batches in its words
+    met:Guarantee=None, # Of the dense model's record, which may be of the same texts
 )->Guarantee: # With the chosen model as `.model`
     "Find the smallest budget that changes at most a share of the answers."
     batches = list(batches_from(dense, texts))
     rows = [tuple(x['input_ids'].tolist()) for x, _ in each_text(batches)]
-    check_enough(len(rows), max_changed, confidence)
+    mark = texts_digest(texts if are_texts(texts) else rows)
+    each, tests = share_error(confidence, mark, met)
+    check_enough(len(rows), max_changed, each)
     if len(different := set(rows)) == 1:
         raise ValueError("all texts set aside are the same: set different ones aside")
     before, kind = outputs_on(dense, batches)
     changed = lambda after: changed_answers(before, after, kind, tolerance)
-    check_enough(len(changed(before)), max_changed, confidence) # neighbours are half as many
+    check_enough(len(changed(before)), max_changed, each) # neighbours are half as many
     if not changed(before.roll(1, 0)).any():
         warnings.warn(f"the dense model answers all of {len(different):,} different texts alike, and so would a model "
             "that ignores what it reads: set texts aside whose answers differ")
@@ -170,8 +193,10 @@ def guarantee(
             if own is texts: raise ValueError("a candidate has another vocabulary: pass texts, and not batches of tokens")
         try: return changed(outputs_on(model, own, batches)[0])
         except FloatingPointError: return np.ones(len(changed(before))) # of an engine that overflows
-    res = fixed_sequence(candidates, losses_of, max_changed, confidence)
-    res.kind, res.tolerance = kind, tolerance
+    res = fixed_sequence(candidates, losses_of, max_changed, each)
+    res.kind, res.tolerance, res.confidence = kind, tolerance, confidence
+    res.digest, res.tests = mark, tests
+    if engine := getattr(Encoder(res.model).base.forward, 'engine', None): res.how = f"{' '.join(engine)}, one text at a time"
     return res
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0081

@@ -25,6 +25,7 @@ from ..models.batches import are_texts, batches_from, buckets, check_data, each_
 from ..models.hooks import frozen, hooked
 from .blocks import blocks_of
 from ..see.metrics import finite_weights
+from ..lowrank.record import record_of, write_record
 from .judge import changed_on, say_changed
 from .recipe import part
 
@@ -215,8 +216,7 @@ def heal(
     new = copy.deepcopy(small)
     if done.kept: new.load_state_dict(healing.model.state_dict())
     done.changed = changed_on(dense, new, held)
-    new.heal = done
-    if (record := getattr(new, 'compression', None)) is not None: new.compression = replace(record, heal=done)
+    write_record(new, replace(record_of(new), heal=done))
     return new
 
 # %% ../../nbs/shrink/heal.ipynb #4ff108ba
@@ -228,5 +228,5 @@ def heal_part(step, minutes:float=10, steps:int=None, lr:float=None):
     if iter(texts) is texts: texts = [*job.texts, *job.judges] # a generator, which was read
     new = heal(job.dense, step.model, texts, minutes, steps, lr, holdout=job.judged, seed=step.config.seed,
         progress=job.progress)
-    if new.heal.stopped and not job.may_stop: raise KeyboardInterrupt
+    if record_of(new).heal.stopped and not job.may_stop: raise KeyboardInterrupt
     return new

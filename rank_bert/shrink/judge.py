@@ -54,16 +54,6 @@ def answers_to(
             "that the recipe learns from: the small model may forget it, so pass more texts like these")
     return dict(learn=learned, judge=judged)
 
-def say_answers(
-    answers:dict, # From `answers_to`
-)->str:
-    "Say which answers there are in a line."
-    told = []
-    for counts in answers.values():
-        n = list(counts.values())
-        told.append(', '.join(f'{o:,}' for o in n) if len(n) <= 12 else f'{min(n):,} to {max(n):,}')
-    return f"learned from texts with {len(n)} labels: {told[0]}; judged by: {told[1]}"
-
 # %% ../../nbs/shrink/judge.ipynb #jdg00021
 def changed_on(
     dense:nn.Module, # The model whose answers are the truth

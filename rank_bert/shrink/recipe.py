@@ -20,6 +20,7 @@ from ..duration import say_duration
 from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul, gram_svd
 from ..lowrank.plan import expand_fixed_ranks
+from ..lowrank.record import record_of, records_of, write_record
 from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
 from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import linears
@@ -32,7 +33,7 @@ from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
 from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS
-from .decomposition import Decomposition, check_cost, record_of
+from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
 from .guarantee import set_aside, unseen_texts
 from .judge import answers_to
@@ -85,6 +86,8 @@ class Job:
         once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
         self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
+        self.older = records_of(self.dense) # of earlier compressions
+        vars(self.encoder.base.config).pop('rank_bert', None)
         self.config, self.progress, self.parts, self.lr = config, progress, parts, lr
         self.load_or_make, self.once, self.began = load_or_make, once, time.time()
         self.may_stop = may_stop and not config.max_changed # a search goes on to the next budget
@@ -482,10 +485,10 @@ def run(
     new = result.model
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
-    done = record_of(new) if result.job else getattr(new, 'compression', None)
-    if new is not job.dense and done is not None:
-        new.compression = replace(done, recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut, answers=job.answers,
-            budget=config.budget or done.budget, words=result.job and result.job.encoder.tokenizer.kept_words)
+    if new is not job.dense:
+        words = result.job and result.job.encoder.tokenizer.kept_words
+        write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut, answers=job.answers,
+            budget=config.budget or record_of(new).budget, words=words), job.older)
     if result.exported: new.exported = result.exported
     return result
 

@@ -9,7 +9,7 @@ __all__ = ['refit']
 
 # %% ../../nbs/shrink/refit.ipynb #0refit03
 import copy, math, time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 import torch, torch.nn as nn
 from fastcore.basics import patch
@@ -25,6 +25,7 @@ from ..lowrank.linalg import all_finite, damped_root, bf16_matmul, to_float64, t
 from .blocks import BlockCall, StopForward, blocks_of, skipping
 from .calibrate import Calibration, calibrate, check_calibration
 from ..lowrank.layers import LowRankLinear, refuse_adapters
+from ..lowrank.record import record_of, write_record
 from ..see.metrics import finite_weights
 from .judge import changed_on, say_changed
 from .statistics import Moments
@@ -242,6 +243,9 @@ class Refit:
     kind:str = 'regression' # What the model answers, a key of `KINDS`: the divergence is in its measure
     changed:dict = None # Answers that changed on the texts held out, from `changed_on`
 
+    def __post_init__(self): # JSON has texts as keys, and no NaN
+        self.divergence = {None if k == 'null' else k: math.nan if v is None else v for k, v in self.divergence.items()}
+
     def __str__(self):
         row, d, on = KINDS[self.kind], self.divergence, f"on {self.held_out:,} others"
         if self.changed: on += f" ({say_changed(self.changed)})"
@@ -359,7 +363,7 @@ def refit(
     holdout:float|list=.125, # Fraction of the texts to judge by, or batches of others; 0 to keep the refit in any case
     n_samples:int=1024, # Texts to use, fewer if there are fewer; None for all
     progress:bool=True, # Show a progress bar?
-)->nn.Module: # A new model, with a `Refit` as its `.refit`
+)->nn.Module: # A new model, with a `Refit` in its record, as `.compression.refit`
     "Fit the factorised layers of an encoder, in order, to what the dense model computed."
     start = time.time()
     check_fraction(mix, 'mix')
@@ -395,6 +399,7 @@ def refit(
     new, told = options[kept], dict(zip(options, found))
     del options # before the copy takes memory
     new = copy.deepcopy(new) # with weights of its own
-    new.refit = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind,
-        changed_on(dense, new, held) if held else None)
+    changed = changed_on(dense, new, held) if held else None
+    done = Refit(told, kept, len(fit), len(held), time.time() - start, Encoder(dense).kind, changed)
+    write_record(new, replace(record_of(small), refit=done))
     return new

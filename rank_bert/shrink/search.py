@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..models.kinds import Encoder
 from ..settings import CompressConfig, option
 from .allocate import BudgetError
-from .decomposition import record_of
+from ..lowrank.record import record_of, write_record
 from .guarantee import changed_answers, outputs_on, guarantee
 from .recipe import Job, Result, run
 
@@ -55,11 +55,9 @@ def search(
             if small.exported and not hasattr(Encoder(small.model).base.forward, 'engine'):
                 raise ValueError(f"{small.done[-1]} exports embeddings, which we cannot test on the way: leave it out, "
                     f"and guarantee over the export by export(..., {option('max_changed')})")
-            if getattr(small.model, 'compression', None) is None:
-                small.model.compression = replace(record_of(small.model), budget=b, recipe='+'.join(small.done))
             yield b, small.model
     res = guarantee(job.dense, candidates(), job.aside, config.max_changed, config.confidence, config.tolerance,
-        lambda model: found[0].job.aside)
+        lambda model: found[0].job.aside, record_of(job.dense).guarantee)
     model, res.model = res.model, None
-    model.compression = replace(model.compression, guarantee=res, seconds=job.seconds)
+    write_record(model, replace(record_of(model), guarantee=res, seconds=job.seconds))
     return Result(model, exported=getattr(model, 'exported', None))

@@ -17,7 +17,8 @@ from ..checks import check_name
 from ..models.encoder import linears
 from ..models.kinds import Encoder
 from .allocate import BudgetError
-from .decomposition import MEASURES, record_of
+from .decomposition import MEASURES
+from ..lowrank.record import record_of, write_record
 from .latency import in_turns, timed_call
 from .recipe import Job, Result, run
 from ..settings import CompressConfig, batch_shape, option
@@ -131,5 +132,5 @@ def speed_search(
             "neurons too")
     small, measured = best
     res = run(job, parts, at(measured.budget), small)
-    res.model.compression = replace(record_of(res.model), speedup=measured, seconds=job.seconds)
+    write_record(res.model, replace(record_of(res.model), speedup=measured, seconds=job.seconds))
     return res

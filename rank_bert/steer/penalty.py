@@ -52,7 +52,9 @@ class NuclearNormPenalty(Constraint):
         self.decoupled = decoupled
         self._due, self._stepping = 0, False
     def before_train(self):
-        self._count, self._gradients, self._due = 0, {}, 0
+        self._count = 0
+        self._gradients = {}
+        self._due = 0
     def weight_now(self):
         return self.weight(self.pct_train) if callable(self.weight) else self.weight
     def after_cancel_step(self): self._stepping = False

@@ -91,7 +91,8 @@ def before_fit(self:LowRankSwitch):
     "Measure the stable ranks, or switch at once."
     if hasattr(self.learn, 'lr_finder'): return
     if self._encoder not in (None, Encoder(self.learn.model).base):
-        self.rows, self.switched = [], {}
+        self.rows = []
+        self.switched = {}
     self._encoder = Encoder(self.learn.model).base
     Constraint.before_fit(self)
     if self.rank is not None:

@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/train/glue_learner.html.md"""
 __all__ = ['glue_learner', 'text_learner']
 
 # %% ../../nbs/train/glue_learner.ipynb #1db3661a
+import os
 from inspect import signature
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ..data.glue import glue_dls, sample_tokenizer, task_folder
 from ..data.loaders import text_dls
 from ..models.opener import get_tokenizer
 from ..models.encoder import Encoder
-from ..models.folder import check_length, is_model_folder, model_config
+from ..models.folder import as_saved, check_length
 from ..settings import option
 from .learner import EncoderLearner, encoder_learner
 
@@ -28,9 +29,9 @@ from .learner import EncoderLearner, encoder_learner
 def _tokenizer_for(model, source, tokenizer):
     "Find the tokenizer, and tell whether it is the sample's instead of the model's own."
     if tokenizer is not None:
-        return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, Path)) else tokenizer, False
+        return get_tokenizer(tokenizer) if isinstance(tokenizer, (str, os.PathLike)) else tokenizer, False
     named = not isinstance(model, nn.Module)
-    folder = named and is_model_folder(model) # refuses a folder of another library
+    folder = named and as_saved(model) # refuses a folder of another library
     if str(source) == 'sample' and not folder: return sample_tokenizer(), True
     if not named: raise ValueError('a model that is given as a module needs its tokenizer=')
     try: return get_tokenizer(model), False
@@ -42,8 +43,9 @@ def _length_for(model, tok, length):
     "Choose the longest input by what the tokenizer and the model read, unless somebody says it."
     if length is not None: return length
     length, named = default_length(tok.model_max_length), not isinstance(model, nn.Module)
-    if named and not is_model_folder(model): return length
-    return check_length(model_config(model) if named else Encoder(model).base.config.to_dict(), length)
+    saved = named and as_saved(model)
+    if named and not saved: return length
+    return check_length(saved.config if named else Encoder(model).base.config.to_dict(), length)
 
 # %% ../../nbs/train/glue_learner.ipynb #1493c040
 @delegates(encoder_learner, but=['dls', 'own_vocab', 'task', 'metrics'])

@@ -38,7 +38,8 @@ class PretrainingLog(Callback):
     def state_dict(self):
         return dict(rows=self.rows, seconds=self.seconds)
     def load_state_dict(self, state):
-        self.rows, self.seconds = state['rows'], state['seconds']
+        self.rows = state['rows']
+        self.seconds = state['seconds']
     def before_fit(self):
         self.start = time.perf_counter()
         self.bar = tqdm(total=self.steps, initial=self.dls.train.step, desc='pretraining', unit='step',

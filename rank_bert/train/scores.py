@@ -50,7 +50,8 @@ def score(
     "Compute metrics from logits."
     for n in names: check_name(n, 'metric', METRICS)
     logits = torch.as_tensor(logits).float()
-    if bad := int((~logits.isfinite()).any(-1).sum()):
+    bad = int((~logits.isfinite()).any(-1).sum())
+    if bad:
         raise FloatingPointError(f'{bad} of {len(logits)} predictions are NaN or infinite, so they have no score: '
                                  'begin again with a lower learning rate')
     preds = KINDS[kind].decide(logits, 0).cpu().numpy()
@@ -76,15 +77,20 @@ def entity_scores(
 def ranking_scores(queries, grades, scores, dense=None): # of each pair, `dense` by another model
     "Score the order of each query's candidates."
     groups, res = {}, []
-    for i, q in enumerate(queries): groups.setdefault(q, []).append(i)
-    grades, scores = np.asarray(grades, float).clip(0), np.asarray(scores, float)
+    for i, q in enumerate(queries):
+        groups.setdefault(q, []).append(i)
+    grades = np.asarray(grades, float).clip(0)
+    scores = np.asarray(scores, float)
     for at in groups.values():
-        g, s = grades[at], scores[at]
+        g = grades[at]
+        s = scores[at]
         if len(g) < 2 or not g.any(): continue
         found = rank_scores(g, s)
         res.append([found['ndcg@10'], found['mrr@10']])
-        if dense is not None: res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
-    if res: return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
+        if dense is not None:
+            res[-1].append(kendalltau(s, np.asarray(dense, float)[at]).statistic)
+    if res:
+        return dict(zip(('ndcg@10', 'mrr@10', 'tau'), np.mean(res, 0).tolist()))
     raise ValueError('no query has two candidates, and one of them a grade above 0, so there is no order to score')
 
 # %% ../../nbs/train/scores.ipynb #c6aa963f
@@ -103,7 +109,8 @@ def check_metrics(
     z = torch.eye(max(n, 3))[:, :n] - 0.5
     for name in names:
         check_name(name, 'metric', METRICS)
-        try: score(z, KINDS[kind].decide(z, 0), [name], kind)
+        try:
+            score(z, KINDS[kind].decide(z, 0), [name], kind)
         except (TypeError, ValueError) as e:
             raise ValueError(f"metric {name!r} cannot be computed for {kind} with {n} label{'s'*(n > 1)}: {e}; "
                              f"known are {', '.join(METRICS)}") from None
@@ -115,7 +122,8 @@ class HeadLoss:
         kind:str, # Key of `KINDS`
         reduction:str='mean', # 'mean', 'sum', or 'none' for one value an item
         weight:torch.Tensor=None, # A weight for each label, see `label_weights`
-    ): self.kind, self.reduction, self.weight = kind, reduction, weight
+    ):
+        self.kind, self.reduction, self.weight = kind, reduction, weight
     def __call__(self, logits, targets, reduction=None):
         weight = None if self.weight is None else self.weight.to(logits)
         return KINDS[self.kind].loss(logits, targets, reduction or self.reduction, weight)
@@ -143,7 +151,8 @@ def label_weights(
     vocab = [str(o) for o in vocab]
     if isinstance(weights, str):
         check_name(weights, 'class_weights', ['balanced'])
-        y, n = np.asarray(targets), len(targets)
+        y = np.asarray(targets)
+        n = len(targets)
         binary = y.ndim == 2
         counts = y.sum(0) if binary else np.bincount(y, minlength=len(vocab))
         for k in (0, n) if binary else (0,):
