@@ -21,8 +21,8 @@ from transformers import AutoTokenizer
 from ..checks import check_fraction
 from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
-from ..models.embedder import is_a, prompted
-from ..models.kinds import Encoder
+from ..models.embedder import prompted
+from ..models.encoder import Encoder, is_a
 from ..models.opener import quiet_transformers
 from .recipe import part
 
