@@ -23,10 +23,11 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .see.verdict import verdict
     # shrink
     from .lowrank.layers import LowRankLinear, break_even
+    from .lowrank.linalg import Factors
     from .lowrank.plan import RankPlan, apply_plan, plan_of, to_dense
     from .shrink.heads import head_report, truncate_heads
     from .shrink.calibrate import calibrate
-    from .shrink.decompose import decompose
+    from .shrink.decompose import decompose, decomposition
     from .shrink.decomposition import smallest_plan
     from .shrink.allocate import allocate
     from .shrink.refit import refit

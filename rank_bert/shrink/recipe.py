@@ -32,7 +32,7 @@ from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
 from .choose import NARROWS, choose, fit, shapes_of
-from .decompose import DECOMPOSITIONS
+from .decompose import DECOMPOSITIONS, check_needs
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
 from .guarantee import set_aside, texts_digest, unseen_texts
@@ -385,6 +385,7 @@ def check_recipe(
         if p.needs and not (texts or labels or ready and p.chooses):
             raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs "
                 "none")
+    for method in {k for p in parts for k in p.chooses} & {*DECOMPOSITIONS}: check_needs(method)
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
