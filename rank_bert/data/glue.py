@@ -115,7 +115,7 @@ def load_glue(
 @delegates(text_dls, but=['data', 'text_cols', 'label_col', 'label_sep', 'valid', 'vocab', 'regression'])
 def glue_dls(
     task:str, # Name of a task
-    tokenizer:PreTrainedTokenizerBase=None, # Fast tokenizer; None for the sample's own
+    tokenizer:PreTrainedTokenizerBase|str=None, # Fast tokenizer, or the name or folder of one; None for the sample's own
     source:str|Path=None, # As in `load_glue`
     bs:int=32, # Batch size
     vocab:list=None, # Labels in another order than the task's, as those of a model

@@ -9,7 +9,7 @@ __all__ = ['text_dls']
 
 # %% ../../nbs/data/loaders.ipynb #6bd08f3a
 import fastai.interpret # its general plot_top_losses has to be registered before ours
-import copy, numpy as np, pandas as pd, warnings
+import copy, numpy as np, os, pandas as pd, warnings
 from fastai.data.core import DataLoaders
 from fastai.data.transforms import CategoryMap
 from fastai.imports import dispatch
@@ -183,7 +183,7 @@ _LABELS = 'label_sep', 'vocab', 'regression'
 @delegates(tokenize_cached, keep=True, but=['texts', 'pairs', 'names'])
 def text_dls(
     data, # File (csv, tsv, json, jsonl, parquet), pandas frame, `Dataset`, or a dictionary or `DatasetDict` of splits
-    tokenizer:PreTrainedTokenizerBase, # Fast tokenizer
+    tokenizer:PreTrainedTokenizerBase|str, # Fast tokenizer, or the name or folder of one
     text_cols:str|list=None, # One or two column names; None to find them
     label_col:str|list='label', # Column with classes, scores or lists of labels, or several columns of 0 and 1
     valid=None, # Split name(s), other data, or the fraction to set aside; None for a validation split, else a fifth
@@ -201,6 +201,9 @@ def text_dls(
     check_count(seed, 'seed', 0)
     check_count(n_train, 'n_train', none=True)
     check_count(val_bs, 'val_bs', none=True)
+    if isinstance(tokenizer, (str, os.PathLike)):
+        from rank_bert.models.opener import get_tokenizer # which imports the facts of this room
+        tokenizer = get_tokenizer(tokenizer)
     if max_length is None: max_length = default_length(tokenizer.model_max_length)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)

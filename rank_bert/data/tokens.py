@@ -123,6 +123,11 @@ class TextItems:
         x, *y = self.batch([i])
         return ({k: v[0] for k, v in x.items()}, *(o[0] for o in y))
     def new_empty(self): return self.take([])
+    @property
+    def loss_func(self): # where a fastai `Learner` looks if it is given none
+        from rank_bert.train.scores import HeadLoss # which needs rooms that need this one
+        if self.vocab is None: return HeadLoss('regression')
+        return HeadLoss('multi_label_classification' if self.y.ndim == 2 else 'single_label_classification')
 
 # %% ../../nbs/data/tokens.ipynb #de1fff9e
 @patch

@@ -14,8 +14,7 @@ import pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PreTrainedConfig
 from ..checks import check_count
-from ..models.encoder import is_linear, linears, open_linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, is_linear, linears, open_linears
 from .layers import (BlockEmbedding, LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape,
     rank_cost, replace_layers, warn_shared)
 from .structure import widen
@@ -127,12 +126,13 @@ def check_plan(
 def expand_fixed_ranks(
     model:nn.Module, # A transformers model, or any module that contains one
     fixed_ranks:dict=None, # Role, layer number, or name (with or without prefix) -> rank, or None for dense
+    what:str='fixed_ranks', # What to call it in an error
 )->RankPlan: # Full name -> rank, for the layers that are fixed
     "Expand roles and layer numbers into names."
     layers, ranks = linears(model), {}
-    for k, r in check_ranks(fixed_ranks or {}, 'fixed_ranks').items():
+    for k, r in check_ranks(fixed_ranks or {}, what).items():
         hits = [l.name for l in layers if l.role == k or (l.layer == k and not isinstance(k, bool))]
-        ranks.update(dict.fromkeys(hits or [full_name(model, k, 'fixed_ranks')], r))
+        ranks.update(dict.fromkeys(hits or [full_name(model, k, what)], r))
     return RankPlan(ranks, {l.name: l.shape for l in layers})
 
 # %% ../../nbs/lowrank/plan.ipynb #217ceb1d

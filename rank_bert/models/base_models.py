@@ -26,24 +26,24 @@ from .answers import KINDS, head_kind
 from .hooks import set_attr
 from .encoder import Encoder, input_names
 from .folder import as_saved
-from .opener import cached_or_hub, check_loaded, load_checkpoint, load_config, record_origin
+from .opener import cached_or_hub, check_loaded, hub_name, load_checkpoint, load_config, record_origin
 
 # %% ../../nbs/models/base_models.ipynb #3ad7f145
 def get_pretrained_model(
-    model_name:str|Path, # A name of `BERT_CONFIGS`, any encoder on the hub, or the folder of a saved model
-    task_name:str, # GLUE task, which sets the number of labels
+    model_name:str|Path, # A name of `BERT_CONFIGS`, short as in bert-tiny, any encoder on the hub, or the folder of a saved model
+    task_name:str=None, # GLUE task, which sets the number of labels; or pass num_labels
     num_labels:int=None, # Number of labels instead of the task's; 1 means regression
     pretrained:bool=None, # True: pretrained weights, or fail; False: random; None: pretrained, or random with a warning
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
 )->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
-    name, task = str(model_name), re.sub('[-_]', '', str(task_name)).lower()
+    saved, task = as_saved(model_name), re.sub('[-_]', '', str(task_name)).lower()
+    name = str(model_name) if saved else hub_name(str(model_name))
     if num_labels is None and task not in GLUE_NUM_LABELS:
         raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
     n = GLUE_NUM_LABELS[task] if num_labels is None else check_count(num_labels, 'num_labels')
     if pretrained is not False:
-        if saved := as_saved(model_name):
-            return record_origin(_load_model(saved, n, overrides), f'folder: {name}')
+        if saved: return record_origin(_load_model(saved, n, overrides), f'folder: {name}')
         try: return record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
         except OSError as e:
             if pretrained or name not in BERT_CONFIGS: raise
@@ -92,7 +92,7 @@ def _inputs(self:BertWrapper, x):
 # %% ../../nbs/models/base_models.ipynb #111fcbe6
 def get_wrapped_model(
     model_name:str|Path, # As for `get_pretrained_model`
-    task_name:str, # GLUE task
+    task_name:str=None, # GLUE task; or pass num_labels
     num_labels:int=None, # Number of labels instead of the task's
     pretrained:bool=None, # As for `get_pretrained_model`
     **overrides, # Settings of the model's configuration to change

@@ -22,8 +22,7 @@ from transformers.utils import logging as hf_logging
 
 from ..io import expanded, hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
-from .embedder import is_a, sentence_encoder
-from .kinds import Encoder
+from .encoder import Encoder, is_a, sentence_encoder
 from .hooks import set_attr
 from .folder import as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
 
@@ -45,14 +44,17 @@ def quiet_transformers():
 # %% ../../nbs/models/opener.ipynb #7e49650d
 _MINIATURES = [f'prajjwal1/bert-{o}' for o in ('tiny', 'mini', 'small')] # without a tokenizer on the hub
 
+def hub_name(name:str)->str: # Name on the hub
+    "Complete the short name of a small BERT, such as bert-tiny."
+    known = f"prajjwal1/bert-{name.lower().removeprefix('bert-')}"
+    return known if known in _MINIATURES else name
+
 def cached_or_hub(load, name):
     "Return `load` from the cache, or else from the hub, and where it came from; raise `OSError` if neither has it."
     try: return load(local_files_only=True), f'cache: {name}'
     except OSError: pass # not in the cache
     if not hub_reachable():
-        known = f"prajjwal1/bert-{name.lower().removeprefix('bert-')}"
-        guess = f' (did you mean {known!r}?)' if known in _MINIATURES else ''
-        raise OSError(f'{name!r}{guess} is neither a folder here nor in the cache, and the model hub does not answer: '
+        raise OSError(f'{name!r} is neither a folder here nor in the cache, and the model hub does not answer: '
                       'pass the folder of a saved model, or try again with a connection')
     try: return load(local_files_only=False), f'hub: {name}'
     except OSError as e: raise OSError(f'{name!r} did not come from the model hub: {shorten_error(e)}') from None
@@ -163,7 +165,7 @@ def get_tokenizer(
     "Get the tokenizer that belongs to a model."
     name, load = str(model_name), partial(AutoTokenizer.from_pretrained, trust_remote_code=False)
     if not (saved := as_saved(model_name)):
-        name = 'google-bert/bert-base-uncased' if name in _MINIATURES else name
+        name = 'google-bert/bert-base-uncased' if hub_name(name) in _MINIATURES else name
         return cached_or_hub(lambda **kw: load(name, **kw), name)[0]
     if saved.tokenizer is None: raise FileNotFoundError(f'{name} has no tokenizer files: pass another tokenizer')
     with named_errors(f'the tokenizer of {name}'):
@@ -223,7 +225,9 @@ def open_model(
     if saved := as_saved(name):
         model, origin = _load(saved, pooled, local_files_only=True), f'folder: {name}'
         own = tokenizer is None and saved.tokenizer is not None
-    else: (model, origin), own = cached_or_hub(lambda **kw: _load(str(name), pooled, **kw), name), tokenizer is None
+    else:
+        name = hub_name(str(name))
+        (model, origin), own = cached_or_hub(lambda **kw: _load(name, pooled, **kw), name), tokenizer is None
     enc = Encoder(model)
     enc.base.weights_from = origin
     if kind := kind or saved and saved.ranks and 'ranking':

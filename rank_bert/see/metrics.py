@@ -353,7 +353,7 @@ def panels(
 def plot_spectra(
     model:nn.Module, # A transformers model, or any module that contains one
     roles=None, # One role or several; all when None
-): # Array of matplotlib axes, one a role
+): # Array of matplotlib axes, one a role; `[0].figure.savefig(FILE)` saves the picture
     "Draw the singular values of every linear layer beside those of noise."
     layers = linears(model, roles)
     sp = weight_spectra(finite_weights(model, roles))
@@ -375,7 +375,7 @@ def plot_spectra(
 def plot_ranks(
     reports, # A model, a `rank_report`, or a dict of title -> model or report
     metric:str='effective_rank', # A column of the report
-): # Array of matplotlib axes, one a report
+): # Array of matplotlib axes, one a report; `[0].figure.savefig(FILE)` saves the picture
     "Draw a rank metric over the layers, one line a role."
     if not isinstance(reports, dict): reports = {metric: reports}
     reports = {k: r if isinstance(r, pd.DataFrame) else rank_report(r) for k, r in reports.items()}

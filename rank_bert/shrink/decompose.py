@@ -9,12 +9,12 @@ __all__ = ['decompose']
 
 # %% ../../nbs/shrink/decompose.ipynb #f9586617
 import inspect, torch, torch.nn as nn
-from ..checks import check_count
+from ..checks import check_count, check_name
 from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
 from ..lowrank.layers import LowRankLinear, check_finite, take_over
 from ..lowrank.plan import warn_break_even
 from ..registry import Registry
-from .statistics import Statistics
+from .statistics import STATISTICS, MissingStatistic, Statistics
 
 # %% ../../nbs/shrink/decompose.ipynb #59c52f1c
 DECOMPOSITIONS = Registry('decomposition method')
@@ -130,3 +130,15 @@ def decompose(
     check_count(rank, 'rank', most=min(shape))
     warn_break_even(dict(weight=rank), dict(weight=shape))
     return truncate_factors(factorise(linear, method, stats), rank, linear, stats, DECOMPOSITIONS.find(method).mean)
+
+# %% ../../nbs/shrink/decompose.ipynb #needs002
+def check_needs(
+    method:str, # Name in `DECOMPOSITIONS`
+):
+    "Raise `ValueError` if a method needs what no calibration has, or reads what it does not need, by a matrix of 3 x 3."
+    f = DECOMPOSITIONS.find(method)
+    for k in f.needs: check_name(k, f'statistic in the needs of {method}', STATISTICS)
+    small = {k: torch.eye(3) if 'covariance' in k or 'moment' in k else torch.ones(3) for k in (*f.needs, f.mean)}
+    try: f(torch.eye(3), Statistics(small))
+    except MissingStatistic as e: raise ValueError(f'{method}: {e}') from None
+    except Exception: pass # so small a matrix may be none for it

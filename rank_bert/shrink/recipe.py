@@ -23,16 +23,16 @@ from ..lowrank.plan import expand_fixed_ranks
 from ..lowrank.record import record_of, records_of, write_record
 from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
 from ..models.batches import each_text, judges, text_sums, warn_few
-from ..models.encoder import linears
+from ..models.encoder import Encoder, linears
 from ..models.hooks import as_written, frozen, with_own_modules
-from ..models.kinds import Encoder, check_head, check_whole
+from ..models.kinds import check_head, check_whole
 from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
 from .allocate import check_least, default_allocator, smallest_budget
 from .calibrate import Calibration, calibrate
 from .choose import NARROWS, choose, fit, shapes_of
-from .decompose import DECOMPOSITIONS
+from .decompose import DECOMPOSITIONS, check_needs
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
 from .guarantee import set_aside, texts_digest, unseen_texts
@@ -385,6 +385,7 @@ def check_recipe(
         if p.needs and not (texts or labels or ready and p.chooses):
             raise ValueError(f"{p.name} needs to see data: pass texts or batches as data, or take svd, which needs "
                 "none")
+    for method in {k for p in parts for k in p.chooses} & {*DECOMPOSITIONS}: check_needs(method)
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")

@@ -11,7 +11,8 @@ __all__ = []
 import math
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.kinds import Encoder, KINDS, prediction_of
+from ..models.kinds import KINDS, prediction_of
+from ..models.encoder import Encoder
 from ..lowrank.linalg import to_float64
 from ..models.batches import TextTokens
 
@@ -19,8 +20,16 @@ from ..models.batches import TextTokens
 ACTIVATION_STATISTICS = ('mean', 'covariance')
 GRADIENT_STATISTICS = ('grad_second_moment', 'weighted_mean', 'weighted_covariance', 'fisher_rows')
 
+STATISTICS = ACTIVATION_STATISTICS + GRADIENT_STATISTICS
+
+class MissingStatistic(ValueError): "A method reads a statistic that its `needs` do not name."
+
 class Statistics(dict):
     "Statistics of a layer: name -> tensor, and the numbers of `samples` (texts) and `tokens` that they come from."
+    def __missing__(self, name):
+        raise MissingStatistic(f"stats[{name!r}] is not there, and a decomposition gets what its needs name: write "
+            f"@decomposition(..., needs={name!r}), with one or several of {', '.join(STATISTICS)}")
+
     def output_fisher(self):
         "Compute the second moment (out, out) of the gradient at the output, a text instead of a token, in float64."
         return to_float64(self['grad_second_moment'])*(self.get('tokens', 1)/self.get('samples', 1))

@@ -19,10 +19,9 @@ from fastai.learner import Learner
 
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from ..models.sizes import parameter_parts
-from ..lowrank.plan import RankPlan, full_name
+from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from ..registry import Registry
 from ..train.learner import encoder_splitter, model_of, train_only
 
@@ -30,7 +29,7 @@ from ..train.learner import encoder_splitter, model_of, train_only
 def _adapter_ranks(hf, r, roles):
     "Make the `RankPlan` of the adapters."
     layers = linears(hf, roles)
-    plan = {full_name(hf, n): v for n, v in r.items()} if isinstance(r, dict) else {l.name: r for l in layers}
+    plan = dict(expand_fixed_ranks(hf, r, 'the rank plan')) if isinstance(r, dict) else {l.name: r for l in layers}
     odd = plan.keys()-{l.name for l in layers}
     if odd:
         raise ValueError(f'the rank plan names {min(odd)!r}, which is not among the linear layers that you asked for')
@@ -110,7 +109,7 @@ def _adopt(o, hf, make):
 # %% ../../nbs/steer/adapters.ipynb #cf7362c5
 def add_lora(
     model, # Learner, transformers model, or any module that contains one; changed in place
-    r=8, # Rank of every update; or a `RankPlan`, or another dict of module name -> rank, None for no adapter
+    r=8, # Rank of every update; or a `RankPlan`, or a dict of role, layer number or name -> rank, None for no adapter
     variant:str='lora', # Name in `LORA_VARIANTS`
     roles=None, # Roles of the layers that get an adapter, see `linears`; all when None
     alpha:float=16, # The update is scaled by alpha/r; in *rslora* by alpha/sqrt(r), in *adalora* by alpha/first rank

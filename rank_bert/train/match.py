@@ -17,9 +17,10 @@ from ..data.labels import is_unnamed, match_labels
 from ..io import expanded
 from ..models.folder import check_length
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
-from ..models.embedder import is_a, prompted
-from ..models.kinds import Encoder, check_whole
-from ..models.opener import get_tokenizer
+from ..models.embedder import prompted
+from ..models.encoder import Encoder, is_a
+from ..models.kinds import check_whole
+from ..models.opener import get_tokenizer, hub_name
 from ..models.classifier import PooledConfig, pooled_classifier
 from ..settings import option
 
@@ -28,7 +29,7 @@ def _build_classifier(name, dls, pretrained, task, own_vocab):
     "Build the classifier `name` for the labels of `dls`, and for the tokenizer if that is not the model's."
     n = 1 if dls.vocab is None else len(dls.vocab)
     tok = dls.tokenizer
-    published = str(name) in BERT_CONFIGS and not Path(name).is_dir()
+    published = hub_name(str(name)) in BERT_CONFIGS and not Path(name).is_dir()
     if not published or not own_vocab and pretrained is not False:
         res = get_pretrained_model(name, task, n, pretrained)
         if not published or len(tok) == res.config.vocab_size: return res
