@@ -29,7 +29,7 @@ from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Normalize, Pooling
 from rank_bert.ship.runtime import Predictor
-from rank_bert.models.kinds import Encoder
+from rank_bert.models.encoder import Encoder
 from rank_bert.models.opener import quiet_transformers
 from rank_bert.models.sizes import encoder_params
 from rank_bert.shrink.align import aligned

@@ -13,7 +13,7 @@ from fastcore.script import call_parse
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.data.loaders import text_dls
 from rank_bert.models.encoder import linears
-from rank_bert.models.kinds import Encoder
+from rank_bert.models.encoder import Encoder
 from rank_bert.shrink import refit as refit_module
 from rank_bert.shrink.allocate import allocate
 from rank_bert.models.kinds import KINDS, prediction_of

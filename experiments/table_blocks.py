@@ -13,7 +13,7 @@ from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from words import MINILM, cranfield
 from rank_bert.lowrank.layers import replace_layers
-from rank_bert.models.kinds import Encoder
+from rank_bert.models.encoder import Encoder
 from rank_bert.models.opener import quiet_transformers
 from rank_bert.settings import CompressConfig
 from rank_bert.shrink.calibrate import calibrate

@@ -8,9 +8,9 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .data.glue import glue_dls, load_glue, sample_tokenizer
     from .data.loaders import text_dls
     from .data.search import read_search
-    from .models.encoder import linears
+    from .models.encoder import Encoder, linears
     from .models.roles import ROLES, add_family
-    from .models.kinds import Encoder, loss_increase
+    from .models.kinds import loss_increase
     from .models.sizes import encoder_params
     from .models.classifier import pooled_classifier
     from .models.opener import get_tokenizer, open_model

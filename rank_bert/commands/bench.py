@@ -14,8 +14,8 @@ from itertools import cycle, islice
 from pathlib import Path
 import numpy as np, pandas as pd, torch
 from transformers import BertForSequenceClassification
-from ..models.encoder import linears
-from ..models.kinds import KINDS, Encoder
+from ..models.encoder import Encoder, linears
+from ..models.kinds import KINDS
 from ..models.base_models import bert_config
 from ..models.opener import open_model
 from ..shrink.allocate import allocate

@@ -86,7 +86,7 @@ def _scores_of(model, learn, saved, rows, candidates=None):
 def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
     "Save a model as the model `was` is saved, with its factors multiplied out if `dense`, or its export."
     from rank_bert.lowrank.record import records_of
-    from rank_bert.models.kinds import Encoder
+    from rank_bert.models.encoder import Encoder
     tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
     if exported := getattr(model, 'exported', None):
         from rank_bert.ship.export import seal
@@ -168,7 +168,7 @@ def compress(
     if rows.data and not candidates and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
     from rank_bert.lowrank.record import bytes_by_part, compression_of, records_of
     from rank_bert.models.hooks import as_written
-    from rank_bert.models.kinds import Encoder
+    from rank_bert.models.encoder import Encoder
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)

@@ -151,7 +151,7 @@ def _answers_of(saved, rows, bs):
     from rank_bert.data.tokens import token_batches
     from rank_bert.models.base_models import BertWrapper
     from rank_bert.models.embedder import prompted
-    from rank_bert.models.kinds import Encoder
+    from rank_bert.models.encoder import Encoder
     from rank_bert.models.opener import get_tokenizer, open_model
     whole, tokenizer, kind = open_model(saved, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing

@@ -27,7 +27,8 @@ from ..ship.runtime import Predictor
 from .store import folder_state, settings_hash
 from .sweep import Sweep
 from ..models.opener import open_model
-from ..models.kinds import KINDS, Encoder
+from ..models.kinds import KINDS
+from ..models.encoder import Encoder
 from ..models.embedder import pooling_of
 from ..see.search import encode_search, own_documents, search_scores
 from ..see.similarity import compare_embeddings, encode_texts

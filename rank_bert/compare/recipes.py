@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from fastcore.basics import patch
 from .store import Store
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..settings import CompressConfig
 from ..shrink.calibrate import Calibration
 from ..shrink.recipe import Job, Result, parse, run as run_recipe

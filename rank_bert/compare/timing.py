@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 from ..ship.export import in_engine
 from ..ship.onnx import TextGraph, to_onnx
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.folder import check_settings
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import record_plan

@@ -113,6 +113,16 @@ def classes_found(labels, what): # Names of the classes
 # %% ../../nbs/data/labels.ipynb #49be2221
 _UNNAMED = ', as the model does not name them: write numbers, or name them in its order, as vocab or in its config.json'
 
+def check_vocab(
+    vocab, # Names of the classes
+    several:bool, # May a text have several of them, or none?
+)->list: # Of strings
+    "Raise `ValueError` unless classes have different names, and are two at least."
+    names = list(map(str, vocab))
+    if len(set(names)) < len(names): raise ValueError(f'vocab is {names}: two classes have the same name')
+    if len(names) < 2 and not several: raise ValueError(f'vocab is {names}: a classifier needs two classes')
+    return names
+
 class Labels:
     "What to predict: the column or columns of the labels, and the names of the classes."
     def __init__(self,
@@ -136,10 +146,7 @@ class Labels:
         self.ordered = bool(vocab)
         self.vocab = None # the alphabet is no order
         self.known = _UNNAMED*is_unnamed(vocab) if vocab else ', the labels of the training rows'
-        if vocab:
-            self.vocab = v = list(map(str, vocab))
-            if len(set(v)) < len(v): raise ValueError(f'vocab is {v}: two classes have the same name')
-            if len(v) < 2 and not self.several: raise ValueError(f'vocab is {v}: a classifier needs two classes')
+        if vocab: self.vocab = check_vocab(vocab, self.several)
         elif self.several:
             if not any(map(len, labels)): raise ValueError(f'no row has a train {label_col}')
             self.vocab = label_vocab(o for row in labels for o in row)

@@ -148,8 +148,8 @@ def read_parquet(
 def _read_txt(path):
     return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
 
-READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet,
-           '.txt': _read_txt}
+READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.ndjson': read_json, '.json': read_json,
+           '.parquet': read_parquet, '.txt': _read_txt}
 
 def read_file(
     path:str|Path, # File whose ending is among `READERS`
@@ -165,31 +165,38 @@ def read_file(
 # %% ../../nbs/data/tables.ipynb #t4gfil02
 _TAG = re.compile('O$|[BIESUL](?:[-_]|$)')
 
+def _ends_text(fields): return not any(fields) or fields[0].startswith('-DOCSTART-')
+
+def _column_lines(path): # Pairs of a line's number and its fields; number of the first row, and how many fields it has
+    "Read a file of columns, without its header."
+    lines = [o.strip(' ') for o in read_lines(path)]
+    lines = [(i, o.split('\t') if '\t' in o else re.split(' +', o)) for i, o in enumerate(lines, 1)]
+    rows = [o for o in lines if not _ends_text(o[1])]
+    at, first = next((o for o in rows if not o[1][0].startswith('#')), rows[0] if rows else (1, []))
+    n = len(first)
+    if n < 2: raise ValueError(f'{path}, line {at}: a word and its tag are two columns at least, got {n}')
+    others = {o[-1] for i, o in rows if i != at}
+    if others and first[-1] not in others and not _TAG.match(first[-1]):
+        warnings.warn(f"{path}, line {at}: {' '.join(first)!r} is taken for a header and left out")
+        lines.remove((at, first))
+    return lines, at, n
+
 def _tag_rows(path): # Fields of each row, and None where a text ends
     "Read the rows of a file of columns, without headers and comments."
-    lines = [(i, o.split('\t') if '\t' in o else re.split(' +', o))
-        for i, o in enumerate((o.strip(' ') for o in read_lines(path)), 1)]
-    def empty(o):
-        return not any(o) or o[0].startswith('-DOCSTART-')
-    rows = [o for o in lines if not empty(o[1])]
-    first = next((o for o in rows if not o[1][0].startswith('#')), rows[0] if rows else (1, []))
-    n = len(first[1])
-    begins = True
-    if n < 2: raise ValueError(f'{path}, line {first[0]}: a word and its tag are two columns at least, got {n}')
-    others = {o[-1] for o in (o for i, o in rows if i != first[0])}
-    if others and first[1][-1] not in others and not _TAG.match(first[1][-1]):
-        warnings.warn(f"{path}, line {first[0]}: {' '.join(first[1])!r} is taken for a header and left out")
-        lines.remove(first)
+    lines, first, n = _column_lines(path)
     tags = {o[-1] for _, o in lines if not o[0].startswith('#')}
+    begins = True
     for i, o in lines:
-        marked = o[0].startswith('#')
-        row = None if empty(o) else o
-        if row and marked and (len(o) != n or begins and o[-1] not in tags and not _TAG.match(o[-1])):
+        if _ends_text(o):
+            begins = True
+            yield None
             continue
-        begins = row is None or begins and marked
-        if row and len(o) != n: raise ValueError(f'{path}, line {i}: {len(o)} columns, and line {first[0]} has {n}')
-        if row and not o[-1].strip(): raise ValueError(f'{path}, line {i}: the tag is empty, the last of {n} columns')
-        yield row
+        marked = o[0].startswith('#')
+        if marked and (len(o) != n or begins and o[-1] not in tags and not _TAG.match(o[-1])): continue # a comment
+        begins = begins and marked
+        if len(o) != n: raise ValueError(f'{path}, line {i}: {len(o)} columns, and line {first} has {n}')
+        if not o[-1].strip(): raise ValueError(f'{path}, line {i}: the tag is empty, the last of {n} columns')
+        yield o
 
 def _words_and_tags(texts): # of each text, the fields of its rows
     "Find the columns of the words and of the tags."
@@ -343,7 +350,7 @@ def check_text_cols(
     return names
 
 # %% ../../nbs/data/tables.ipynb #t3xtf002
-TABLES = '.csv', '.tsv', '.jsonl'
+TABLES = '.csv', '.tsv', '.jsonl', '.ndjson'
 
 def table_texts(
     table:pd.DataFrame, # From `read_file`
@@ -365,7 +372,7 @@ def file_texts(
     "Read the texts of a table that is a file; raise `ValueError` for a data set."
     if not isinstance(path, (str, Path)): return None
     ending = Path(path).suffix.lower()
-    if ending in ('.json', '.parquet') or (expanded(path)/'state.json').exists() or (expanded(path)/'dataset_dict.json').exists():
+    if ending in ('.json', '.parquet') or expanded(path).is_dir():
         raise ValueError(f'{path} is a data set, and texts come from lines of text or a table ({", ".join(TABLES)}): pass it as {option("data")}')
     return table_texts(read_file(path), *args) if ending in TABLES else None
 

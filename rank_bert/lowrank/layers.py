@@ -11,7 +11,7 @@ __all__ = ['break_even', 'LowRankLinear', 'replace_layers', 'refuse_adapters']
 import torch, torch.nn as nn, warnings
 from fastcore.basics import patch
 from ..checks import check_count
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from .linalg import all_finite, to_float64, truncated_svd
 
 # %% ../../nbs/lowrank/layers.ipynb #fcb2a396

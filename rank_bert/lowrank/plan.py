@@ -14,8 +14,7 @@ import pandas as pd, torch.nn as nn
 from fastcore.basics import patch
 from transformers import PreTrainedConfig
 from ..checks import check_count
-from ..models.encoder import is_linear, linears, open_linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, is_linear, linears, open_linears
 from .layers import (BlockEmbedding, LowRankEmbedding, LowRankLinear, break_even, check_finite, layer_shape,
     rank_cost, replace_layers, warn_shared)
 from .structure import widen

@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields, is_dataclass
 import torch, torch.nn as nn
 from fastcore.basics import patch
 from ..io import digest, json_text
-from ..models.encoder import linears
+from ..models.encoder import Encoder, linears
 from ..models.folder import RECORD_VERSION, check_records, named_errors
-from ..models.kinds import KINDS, Encoder
+from ..models.kinds import KINDS
 from ..models.sizes import encoder_params
 from ..register import Later
 from .plan import METHOD, RankPlan, own_configs, quant_method

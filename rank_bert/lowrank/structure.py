@@ -12,7 +12,7 @@ from collections import namedtuple
 import torch, torch.nn as nn
 from ..checks import check_count
 from ..models.flow import keep_heads, set_heads
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from .layers import refuse_adapters, replace_layers, resized
 from .linalg import to_float64
 

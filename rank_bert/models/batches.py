@@ -15,12 +15,10 @@ from io import IOBase
 from itertools import chain, islice
 from pathlib import Path
 import numpy as np, torch, torch.nn as nn, torch.nn.functional as F
-from fastcore.basics import patch
 from ..checks import short_repr, text_rows
 from .answers import word_starts
 from .embedder import prompted, text_inputs
 from .encoder import Encoder, linears
-from .folder import check_length
 
 # %% ../../nbs/models/batches.ipynb #0716af1c
 def split_batch(
@@ -62,23 +60,6 @@ def each_text(
     return islice((s for b in batches for s in _texts_of(b)), n_samples)
 
 # %% ../../nbs/models/batches.ipynb #0batch06
-@patch(as_prop=True)
-def tokenizer(self:Encoder): # Tokenizer
-    "Find the tokenizer of a model: its own, or the one beside its weights."
-    from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
-    own = getattr(self.model, 'tokenizer', None), getattr(self.base, 'tokenizer', None)
-    if (tok := next((o for o in own if o is not None), None)) is not None: return tok
-    name = self.base.name_or_path
-    try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
-    except (OSError, ValueError, TypeError) as e:
-        raise ValueError(f"texts need a tokenizer, and there is none at {name!r}, where the model comes from: tokenise "
-            "them yourself, and pass batches") from e
-    rows = self.base.get_input_embeddings().num_embeddings
-    if rows not in (len(tok), saved.get('vocab_size')):
-        warnings.warn(f'the model has {rows:,} rows for tokens, and the tokenizer at {name!r} has {len(tok):,}: those that '
-            'you added are unknown to it, so tokenise with your own, and pass batches')
-    return tok
-
 def are_texts(
     data, # Anything
 )->bool: # Is it a list of strings, of pairs of strings, or of lists of words?
@@ -86,22 +67,6 @@ def are_texts(
     first = data[0] if isinstance(data, (list, tuple)) and data else None
     several = isinstance(first, (list, tuple)) and first and all(isinstance(o, str) for o in first)
     return isinstance(first, str) or bool(several)
-
-@patch(as_prop=True)
-def padding(self:Encoder)->dict: # Settings of `collate`
-    "Look up what batches are padded with, on which side, and to a multiple of which length."
-    config = self.base.base_model.config
-    windows = getattr(config, 'attention_window', 1) # Longformer would pad further
-    return dict(pad=getattr(config, 'pad_token_id', None) or 0, side=self.family.padding_side,
-        window=windows if isinstance(windows, int) else max(windows))
-
-@patch(as_prop=True)
-def positions(self:Encoder)->int: # None where it knows positions relative to each other only
-    "Count the tokens of the longest text for which a model has positions."
-    parts = self.base.named_modules()
-    tables = (m for n, m in parts if n.endswith('position_embeddings') and isinstance(m, nn.Embedding))
-    if (table := next(tables, None)) is None: return None
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 def batches_of_texts(
     model:nn.Module, # A model with a `tokenizer`, or one loaded from a folder or name that has one
@@ -162,18 +127,6 @@ def batches_from(
     "Check what a caller passes to learn from, and tokenise it if it is text."
     data = check_data(data, Encoder(model).kind)
     return batches_of_texts(model, data) if are_texts(data) else data
-
-# %% ../../nbs/models/batches.ipynb #rand0002
-@patch
-def random_ids(self:Encoder,
-    bs:int, # Texts
-    length:int, # Tokens of each of them
-    seed:int=0, # Decides which
-)->torch.Tensor: # (bs, length)
-    "Draw the tokens of a batch; raise `ValueError` if the model has fewer positions."
-    check_length(self.base.config.to_dict(), length, 'length')
-    words, gen = self.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(seed)
-    return torch.randint(words, (bs, length), generator=gen)
 
 # %% ../../nbs/models/batches.ipynb #0few0002
 def warn_few(

@@ -22,8 +22,7 @@ from transformers.utils import logging as hf_logging
 
 from ..io import expanded, hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
-from .embedder import is_a, sentence_encoder
-from .kinds import Encoder
+from .encoder import Encoder, is_a, sentence_encoder
 from .hooks import set_attr
 from .folder import as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
 

@@ -17,7 +17,7 @@ import torch
 from fastcore.basics import patch
 from torch import nn
 
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.hooks import hooked
 from ..models.batches import TextTokens
 from ..lowrank.layers import LowRankLinear

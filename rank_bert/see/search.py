@@ -13,8 +13,8 @@ from scipy.stats import bootstrap
 from sklearn.metrics import dcg_score
 from tqdm.auto import tqdm
 from ..data.search import SearchTask
-from ..models.embedder import is_a, kind_by_similarity
-from ..models.kinds import KINDS, Encoder
+from ..models.encoder import Encoder, is_a, kind_by_similarity
+from ..models.kinds import KINDS
 from .similarity import encode_texts
 
 # %% ../../nbs/see/search.ipynb #sees0006

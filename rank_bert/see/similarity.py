@@ -10,7 +10,8 @@ __all__ = []
 # %% ../../nbs/see/similarity.ipynb #2b6cf563
 import torch, torch.nn as nn, torch.nn.functional as F
 from scipy.stats import spearmanr
-from ..models.kinds import KINDS, Encoder
+from ..models.kinds import KINDS
+from ..models.encoder import Encoder
 from ..models.embedder import embed
 from ..models.batches import batches_of_texts
 from ..models.hooks import frozen

@@ -27,8 +27,9 @@ from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
 from .runtime import INSTRUCTIONS, PROCESSORS, Predictor, processor_of, run_longest, write_manifest
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
-from ..models.embedder import is_a, pooling_of, prompted
-from ..models.kinds import Encoder, KINDS, by_group, check_whole
+from ..models.embedder import pooling_of, prompted
+from ..models.encoder import Encoder, is_a
+from ..models.kinds import KINDS, by_group, check_whole
 from ..models.batches import check_data
 from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes

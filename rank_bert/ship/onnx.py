@@ -18,11 +18,11 @@ from .first_token import keep_first_token
 from .fuse import fuse
 from .runtime import INPUTS
 from ..io import digest, needs_extra
-from ..models.encoder import input_names
-from ..models.embedder import embedding_features, is_a
+from ..models.encoder import Encoder, input_names, is_a
+from ..models.embedder import embedding_features
 from ..models.folder import shorten_error
 from ..models.hooks import as_written
-from ..models.kinds import KINDS, Encoder, check_whole, prediction_of
+from ..models.kinds import KINDS, check_whole, prediction_of
 from ..shrink.align import fold_maps
 
 # %% ../../nbs/ship/onnx.ipynb #dx000006

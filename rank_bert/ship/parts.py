@@ -19,7 +19,7 @@ from .engines import ENGINES
 from .export import check_exportable, check_ids, export
 from .runtime import Predictor
 from ..models.answers import KINDS
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..shrink.recipe import Part
 
 # %% ../../nbs/ship/parts.ipynb #24dpa006

@@ -10,8 +10,9 @@ __all__ = []
 # %% ../../nbs/shrink/align.ipynb #2270b405
 import copy, torch, torch.nn as nn
 from ..checks import check_positive
-from ..models.kinds import KINDS, Encoder
-from ..models.embedder import embed, is_a
+from ..models.kinds import KINDS
+from ..models.encoder import Encoder, is_a
+from ..models.embedder import embed
 from ..models.hooks import frozen, hooked, with_own_modules
 from ..models.batches import buckets_for
 

@@ -10,7 +10,8 @@ __all__ = ['axes']
 # %% ../../nbs/shrink/axes.ipynb #axes0003
 import copy, torch
 from ..models.batches import buckets_for
-from ..models.kinds import KINDS, Encoder
+from ..models.kinds import KINDS
+from ..models.encoder import Encoder
 from .align import unmapped, with_map
 from .recipe import part
 

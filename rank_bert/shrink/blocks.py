@@ -12,7 +12,7 @@ from collections import Counter, namedtuple
 from contextlib import contextmanager
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.hooks import hooked
 
 # %% ../../nbs/shrink/blocks.ipynb #0refit16

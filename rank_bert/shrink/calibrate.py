@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from tqdm.auto import tqdm
 from ..checks import check_count, check_each, check_fields, check_name, check_text, short_repr
 from ..io import digest, new_file
-from ..models.encoder import linears, open_linears
-from ..models.kinds import KINDS, Encoder
+from ..models.encoder import Encoder, linears, open_linears
+from ..models.kinds import KINDS
 from ..models.sizes import parameter_parts
 from ..lowrank.linalg import all_finite
 from ..see.metrics import finite_weights

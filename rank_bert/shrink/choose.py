@@ -13,8 +13,7 @@ from dataclasses import replace
 from functools import partial
 import numpy as np
 from tqdm.auto import tqdm
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from ..lowrank.record import CompressionRecord, record_of, write_record

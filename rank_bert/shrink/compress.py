@@ -16,7 +16,7 @@ from .. import __version__
 from ..io import digest
 from ..lowrank.record import dense_sizes, model_digest, record_of, write_record
 from ..models.batches import are_texts, split_batch
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.hooks import as_written, with_own_modules
 from ..settings import CompressConfig
 from .calibrate import Calibration

@@ -15,8 +15,8 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_name, check_positive
-from ..models.encoder import linears, open_linears
-from ..models.kinds import KINDS, Encoder
+from ..models.encoder import Encoder, linears, open_linears
+from ..models.kinds import KINDS
 from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared

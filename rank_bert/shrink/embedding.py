@@ -10,7 +10,7 @@ __all__ = ['table']
 # %% ../../nbs/shrink/embedding.ipynb #51336f2e
 import copy, time, torch, torch.nn as nn
 from ..checks import check_count, check_fraction
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from .allocate import allocate, check_least, smallest_budget
 from .calibrate import Calibration, calibrate, fingerprint
 from ..models.sizes import encoder_params

@@ -18,7 +18,8 @@ from .bounds import check_enough, upper_bound
 from ..models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
     each_text, group_numbers, split_batch)
 from ..models.hooks import frozen
-from ..models.kinds import Encoder, KINDS, by_group, prediction_of
+from ..models.kinds import KINDS, by_group, prediction_of
+from ..models.encoder import Encoder
 from ..settings import option
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0039

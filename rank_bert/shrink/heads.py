@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable
 import pandas as pd, torch, torch.nn as nn
 from ..checks import check_count
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from .calibrate import check_calibration
 from ..lowrank.layers import refuse_adapters
 from ..lowrank.plan import record_plan

@@ -16,8 +16,8 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_positive
 from ..duration import say_duration
-from ..models.encoder import open_linears
-from ..models.kinds import Encoder, KINDS, by_group, loss_increase, prediction_of
+from ..models.encoder import Encoder, open_linears
+from ..models.kinds import KINDS, by_group, loss_increase, prediction_of
 from ..models.embedder import embedding_features
 from ..models.sizes import parameter_parts
 from ..data.search import pieces

@@ -10,7 +10,8 @@ __all__ = []
 # %% ../../nbs/shrink/judge.ipynb #jdg00003
 import warnings
 import torch, torch.nn as nn, torch.nn.functional as F
-from ..models.kinds import Encoder, KINDS
+from ..models.kinds import KINDS
+from ..models.encoder import Encoder
 from .bounds import clopper_pearson
 from .guarantee import changed_answers, outputs_on
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.interpolate import PchipInterpolator
 from ..models.hooks import with_own_modules
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from .allocate import Choices, get_cost, layer_choices
 from .calibrate import Calibration, fingerprint
 from .heads import head_importance, prune_heads

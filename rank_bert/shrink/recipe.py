@@ -23,9 +23,9 @@ from ..lowrank.plan import expand_fixed_ranks
 from ..lowrank.record import record_of, records_of, write_record
 from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
 from ..models.batches import each_text, judges, text_sums, warn_few
-from ..models.encoder import linears
+from ..models.encoder import Encoder, linears
 from ..models.hooks import as_written, frozen, with_own_modules
-from ..models.kinds import Encoder, check_head, check_whole
+from ..models.kinds import check_head, check_whole
 from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
 from ..settings import CompressConfig, option

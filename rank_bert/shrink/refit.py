@@ -15,8 +15,8 @@ import torch, torch.nn as nn
 from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_count, check_fraction, check_positive
-from ..models.encoder import linears, open_linears
-from ..models.kinds import Encoder, KINDS, check_head, predictions
+from ..models.encoder import Encoder, linears, open_linears
+from ..models.kinds import KINDS, check_head, predictions
 from ..models.sizes import parameter_parts
 from .align import aligned, takes_map, unmapped
 from ..models.batches import TextTokens, batches_from, buckets_for, each_text, group_numbers, split_batch, warn_few

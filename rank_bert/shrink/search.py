@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/shrink/search.ipynb #se000003
 from bisect import bisect_right
 from dataclasses import replace
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..settings import CompressConfig, option
 from .allocate import BudgetError
 from ..lowrank.record import record_of, write_record

@@ -14,8 +14,7 @@ from functools import partial
 import numpy as np, torch, torch.nn as nn
 from scipy.stats import binom
 from ..checks import check_name
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from .allocate import BudgetError
 from .decomposition import MEASURES
 from ..lowrank.record import record_of, write_record

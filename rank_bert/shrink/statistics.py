@@ -11,7 +11,8 @@ __all__ = []
 import math
 import torch, torch.nn as nn
 from fastcore.basics import patch
-from ..models.kinds import Encoder, KINDS, prediction_of
+from ..models.kinds import KINDS, prediction_of
+from ..models.encoder import Encoder
 from ..lowrank.linalg import to_float64
 from ..models.batches import TextTokens
 

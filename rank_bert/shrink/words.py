@@ -21,8 +21,8 @@ from transformers import AutoTokenizer
 from ..checks import check_fraction
 from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
-from ..models.embedder import is_a, prompted
-from ..models.kinds import Encoder
+from ..models.embedder import prompted
+from ..models.encoder import Encoder, is_a
 from ..models.opener import quiet_transformers
 from .recipe import part
 
@@ -195,47 +195,80 @@ class Words:
             f'{self.before:.1f} -> {self.after:.1f} tokens a text')
         return f"{self.kept:,} of {self.of:,} words kept, chosen by {self.texts:,} texts{new}"
 
-# %% ../../nbs/shrink/words.ipynb #wdm00042
-@part('words', needs='texts', first=True, statistics=())
-def words_part(step, keep:int=None, coverage:float=None):
-    "Keep the words of the texts, and drop all others from the model and its tokenizer."
-    job, items = step.job, step.job.learner and step.job.learner.dls.train.dataset
-    if coverage: check_fraction(coverage, 'coverage of words')
-    if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
+# %% ../../nbs/shrink/words.ipynb #wdm00041b
+def counted_texts(
+    job, # `Job` with data or a learner
+)->tuple: # Texts, and the tokenizer that reads them
+    "Find the texts whose words count; raise `ValueError` for tokens."
+    items = job.learner and job.learner.dls.train.dataset
     if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
     else: texts = check_data(job.data, job.encoder.kind)
     if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
-    tok, rows = items.tokenizer if items else job.encoder.tokenizer, prompted(job.dense, texts)
-    old, pad = read_vocabulary(tok), tok.pad_token_id or 0
-    pairs, lists = (not isinstance(rows[0], str) and (job.encoder.kind == 'token_classification') == o for o in (False, True))
-    def encoded(state, texts):
-        t = Tokenizer.from_str(json.dumps(state))
-        t.no_truncation()
-        t.no_padding()
-        return [np.array(e.ids, int) for some in chunked(texts, 1000) for e in t.encode_batch(list(some), is_pretokenized=lists)]
-    old.must |= {*chain.from_iterable(encoded(old.state, [*getattr(job.dense, 'prompts', {}).values()]))}
+    return texts, items.tokenizer if items else job.encoder.tokenizer
+
+def ids_by(
+    state:dict, # `tokenizer.json`
+    texts:list, # Strings, pairs of strings, or lists of words
+    lists:bool=False, # Are they lists of words?
+)->list: # Of arrays
+    "Tokenise texts by what a file says, each whole and without padding."
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    encodings = [e for some in chunked(texts, 1000) for e in tokenizer.encode_batch(list(some), is_pretokenized=lists)]
+    return [np.array(e.ids, int) for e in encodings]
+
+def same_tokens(
+    before:list, # Ids of texts in the old vocabulary, as arrays
+    after:list, # Ids of the same texts in the new one
+    new:dict, # Old id -> new one
+    unknown:int, # Old id of the unknown word
+)->bool:
+    "Tell whether texts of kept words are read as before."
+    for old_ids, new_ids in zip(before, after):
+        kept = {*old_ids} <= new.keys() and unknown not in old_ids
+        if kept and [new[i] for i in old_ids] != new_ids.tolist(): return False
+    return True
+
+# %% ../../nbs/shrink/words.ipynb #wdm00042
+@part('words', needs='texts', first=True, statistics=())
+def words_part(step, keep:int=None, coverage:float=None):
+    "Keep the words of the texts, and drop all others from the model and its tokenizer."
+    job = step.job
+    if coverage: check_fraction(coverage, 'coverage of words')
+    if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
+    texts, tok = counted_texts(job)
+    rows = prompted(job.dense, texts)
+    several = not isinstance(rows[0], str)
+    lists = several and job.encoder.kind == 'token_classification'
+    old = read_vocabulary(tok)
+    prompts = [*getattr(job.dense, 'prompts', {}).values()]
+    old.must |= {*chain.from_iterable(ids_by(old.state, prompts, lists))}
+    pad = tok.pad_token_id or 0
     if pad < 10: old.must |= {*range(pad)} # XLM-R counts positions from it
+    size = max(tok.get_vocab().values()) + 1
     def count(ids):
-        counts = np.bincount(np.concatenate([*ids, np.empty(0, int)]), minlength=max(tok.get_vocab().values()) + 1)
+        counts = np.bincount(np.concatenate([*ids, np.empty(0, int)]), minlength=size)
         counts[sorted(old.special)] = 0
         return counts
-    ids = encoded(old.state, rows)
+    ids = ids_by(old.state, rows, lists)
     total, held = count(ids), count(ids[9::10])
     if not total.any():
         raise ValueError(f'no word of the vocabulary occurs in these {len(rows):,} texts: does the model know their script?')
     state, new = old.cut(old.choose(total, keep, coverage))
-    short, every = cut_tokenizer(tok, state), math.ceil(len(rows)/1000)
-    some, after = ids[::every], encoded(json.loads(short.backend_tokenizer.to_str()), rows[::every])
-    if any({*x} <= new.keys() and old.unknown not in x and [new[i] for i in x] != y.tolist() for x, y in zip(some, after)):
+    short = cut_tokenizer(tok, state)
+    every = math.ceil(len(rows)/1000)
+    after = ids_by(json.loads(short.backend_tokenizer.to_str()), rows[::every], lists)
+    if not same_tokens(ids[::every], after, new, old.unknown):
         raise ValueError(f'{type(tok).__name__} changes with its vocabulary in ways that words cannot follow: leave words out')
     letters = sum(len(o) if isinstance(o, str) else sum(map(len, o)) for o in rows[::every])
-    ends = len(after)*short.num_special_tokens_to_add(pair=pairs)
+    ends = len(after)*short.num_special_tokens_to_add(pair=several and not lists)
     short.kept_words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
-    if held.any():
+    if held.any(): # how a vocabulary chosen by the other texts serves these
         without = old.choose(total - held, keep, coverage)
-        mean = lambda ids: float(np.mean([*map(len, ids)]))
+        again = ids_by(old.cut(without)[0], rows[9::10], lists)
         short.kept_words = replace(short.kept_words, coverage=float(held[sorted(without)].sum()/held.sum()),
-            before=mean(ids[9::10]), after=mean(encoded(old.cut(without)[0], rows[9::10])))
+            before=float(np.mean([*map(len, ids[9::10])])), after=float(np.mean([*map(len, again)])))
     job = job.with_words(cut_model(job.dense, short, new), texts)
     return replace(step.result, model=job.dense, job=job)

@@ -19,8 +19,7 @@ from fastai.learner import Learner
 
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from ..models.sizes import parameter_parts
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from ..registry import Registry

@@ -18,9 +18,8 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..checks import check_count, check_fraction, check_name, check_several
-from ..models.encoder import linears
+from ..models.encoder import Encoder, linears
 from ..models.roles import MORE_ROLES, ROLES
-from ..models.kinds import Encoder
 from ..io import new_file
 from ..see.metrics import rank_metrics
 from .history import history_table, read_records, write_records

@@ -10,8 +10,7 @@ __all__ = []
 # %% ../../nbs/steer/optimizer_state.ipynb #4b4e0d73
 import torch
 from torch import nn
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from ..lowrank.layers import LowRankLinear, replace_layers
 from ..lowrank.plan import record_plan
 from .project import check_own_weights, ranks_for

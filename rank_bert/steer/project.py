@@ -13,7 +13,7 @@ from collections import namedtuple
 import torch
 from fastcore.basics import groupby
 from ..checks import check_count
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..lowrank.linalg import Factors, gram_svd, to_float64
 from ..lowrank.plan import full_name
 

@@ -14,8 +14,7 @@ from fastai.learner import Learner
 from fastcore.basics import groupby, patch
 from torch.nn.parallel import DistributedDataParallel
 from ..checks import check_positive
-from ..models.encoder import linears
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder, linears
 from ..lowrank.layers import break_even
 from ..see.metrics import stable_rank
 from .optimizer_state import factorise_layers

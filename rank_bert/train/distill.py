@@ -18,7 +18,7 @@ from fastcore.basics import patch
 from torch import nn
 
 from ..checks import check_name, check_positive
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.base_models import BertWrapper
 from ..models.hooks import hooked
 from .distances import DISTIL_LOSSES, Seen, check_heads, match_layers

@@ -27,7 +27,7 @@ from torch import nn
 from ..checks import check_positive, text_rows
 from ..data.tokens import token_batches
 from ..io import check_new, new_folder
-from ..models.kinds import Encoder
+from ..models.encoder import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
 from ..models.hooks import as_written

@@ -17,8 +17,9 @@ from ..data.labels import is_unnamed, match_labels
 from ..io import expanded
 from ..models.folder import check_length
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
-from ..models.embedder import is_a, prompted
-from ..models.kinds import Encoder, check_whole
+from ..models.embedder import prompted
+from ..models.encoder import Encoder, is_a
+from ..models.kinds import check_whole
 from ..models.opener import get_tokenizer, hub_name
 from ..models.classifier import PooledConfig, pooled_classifier
 from ..settings import option

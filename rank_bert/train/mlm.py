@@ -25,8 +25,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedConfig, PreTrainedToken
 from ..checks import check_count, check_fraction, check_name, check_positive
 from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, read_corpus,
     split_documents, tokenize_corpus)
-from ..models.kinds import Encoder
-from ..models.encoder import linears
+from ..models.encoder import Encoder, linears
 from ..models.base_models import BertWrapper, bert_config, evaluating
 from ..models.folder import check_length
 from ..models.opener import load_checkpoint
