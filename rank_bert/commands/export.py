@@ -83,17 +83,17 @@ def export(
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(
-    saved:SavedModel, # An export
+    p, # `Predictor` of an export
     rows:dict, # From `rows_of`
     bs:int=64, # Batch size
 )->dict: # Metric to value
     "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
-    from rank_bert.ship.runtime import Predictor
     from rank_bert.models.answers import KINDS # imports NumPy
     from rank_bert.train.scores import score
-    p, splits, res = Predictor(saved), validation_items(rows), {}
+    res = {}
     names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
+    splits = validation_items(rows)
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))

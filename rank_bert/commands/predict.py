@@ -30,6 +30,7 @@ def check_again(
     dense:SavedModel, # The dense model, or None for what it was compressed from
     rows:dict, # From `rows_of`
     texts:list=None, # Texts instead of those of the rows
+    predictor=None, # Of an export, if it is loaded already
 )->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
     "Say whether the guarantee of a model holds on the texts of some rows."
     if not saved.guarantee: return {}
@@ -41,6 +42,7 @@ def check_again(
     from rank_bert.shrink.guarantee import Guarantee, changed_answers, still_holds
     texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
     truth, small = (o if o.exported else open_source(o, None, None) for o in (dense, saved))
+    small = predictor or small
     if not saved.exported and not guaranteed(small.model):
         say('the weights are not those that the guarantee was tested on, so nothing is guaranteed: compress the model again')
         return {}
@@ -125,14 +127,18 @@ def evaluate(
     if not chosen:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
                          f', or {option("data")} with a file of texts and labels')
-    if folder.exported: res = evaluate_exported(folder, chosen, fit.bs)
+    p = None
+    if folder.exported:
+        from rank_bert.ship.runtime import Predictor
+        p = Predictor(folder)
+        res = evaluate_exported(p, chosen, fit.bs)
     else:
         from rank_bert.models.opener import get_tokenizer
         learn = rows_learner(folder, chosen, tokenizer=get_tokenizer(rows.tokenizer or folder), bs=fit.bs,
                              n_train=fit.bs, max_length=folder.longest(rows.max_length))
         res = learn.evaluate()
     say_scores(res)
-    return res | check_again(folder, dense, chosen)
+    return res | check_again(folder, dense, chosen, predictor=p)
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
 def _answers_of(saved, rows, bs):

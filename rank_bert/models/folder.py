@@ -159,8 +159,9 @@ def sentence_class_in(
 @once
 def sentence_class(self:SavedModel)->str: # None if another library saved it
     "Tell which class of sentence-transformers saved the model."
-    files = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
-    with named_errors(self): return sentence_class_in(*(f if f.is_file() else None for f in files), self.read)
+    modules, about = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
+    if not modules.is_file(): return None
+    with named_errors(self): return sentence_class_in(modules, about if about.is_file() else None, self.read)
 
 @once
 def routes(self:SavedModel)->list: # Names; empty without a Router

@@ -437,13 +437,14 @@ def warn_untested(model, form, promised, out):
 
 # %% ../../nbs/ship/export.ipynb #de000037
 def outputs_of(
-    source, # `Source`, exported folder, or whatever `export` takes
+    source, # `Predictor`, `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
     bs:int=64, # Texts at once
 )->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     exported = isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file()
-    p = Predictor(source, torch.get_num_threads()) if exported else in_pytorch(source)
+    if exported: source = Predictor(source, torch.get_num_threads())
+    p = source if isinstance(source, Predictor) else in_pytorch(source)
     return _of_queries(p.outputs(texts, bs), p.kind, texts)
 
 def _of_queries(z, kind, texts):
