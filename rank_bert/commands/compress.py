@@ -45,7 +45,8 @@ def open_for_recipe(
         elif tagged:
             from rank_bert.data.tables import read_tags
             texts = read_tags(rows.texts)[0][:rows.n_train]
-        else: texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
+        else:
+            texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
         model, tok, _ = open_model(saved, rows.tokenizer)
         if texts: tok = tok or get_tokenizer(saved) # which says what is missing
         if own:

@@ -163,7 +163,8 @@ def _answers_of(saved, rows, bs):
     tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing
     model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
     length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None))
-    config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
+    config = model.model.config
+    size = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
         items = prompted(whole, [items[i] for i in order])
@@ -182,7 +183,8 @@ class Prediction(NamedTuple):
     def of(cls, p, kind, labels):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         if kind.tokens: return cls(p, {})
-        label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        label = kind.label(p, labels)
+        each = dict(zip(labels, map(float, p))) if kind.labelled else {}
         if kind.labelled and len(each) < len(p):
             raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
@@ -190,7 +192,8 @@ class Prediction(NamedTuple):
     def line(self)->str:
         "Write it for the shell, separated by tabs."
         spans = '{entity_group} {start}-{end} {score:.4f} {word}'
-        if isinstance(self.label, list): return '\t'.join(printable(spans.format(**o)) for o in self.label)
+        if isinstance(self.label, list):
+            return '\t'.join(printable(spans.format(**o)) for o in self.label)
         label = printable(self.label) if isinstance(self.label, str) else f'{self.label:.4f}'
         return '\t'.join([label, *(f'{printable(k)}={v:.4f}' for k, v in self.probabilities.items())])
 
@@ -207,15 +210,17 @@ def warn_of_words(
     "Warn if texts take many more tokens than those that a vocabulary was cut for."
     if not (kept := saved.words): return
     from tokenizers import Tokenizer
-    tok, texts = Tokenizer.from_file(str(saved.path/'tokenizer.json')), [t for o in items for t in listify(o)]
+    tok = Tokenizer.from_file(str(saved.path/'tokenizer.json'))
+    texts = [t for o in items for t in listify(o)]
     tok.no_truncation()
     tok.no_padding()
     tokens = [t for e in tok.encode_batch(texts, add_special_tokens=False) for t in e.tokens]
     unknown = sum(t in ('[UNK]', '<unk>') for t in tokens)/max(1, len(tokens))
     more = len(tokens)/max(1, sum(map(len, texts)))/kept['rate']
-    if more > 1.5 or unknown > .05: warnings.warn(f"{saved} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
-        f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
-        "cut the vocabulary for texts like these")
+    if more > 1.5 or unknown > .05:
+        warnings.warn(f"{saved} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
+            f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
+            "cut the vocabulary for texts like these")
 
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
 _FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
@@ -237,7 +242,8 @@ def predict(
     if file := next((o for o in check_texts(texts) if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
         raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
-    n, somebody_waits = folder.texts_per_row, fit.bs == 1 or in_shell() and sys.stdin.isatty()
+    n = folder.texts_per_row
+    somebody_waits = fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(texts), n)
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
@@ -248,4 +254,5 @@ def predict(
             if i == 0: warn_of_words(folder, o)
             yield from (Prediction.of(p, kind, labels) for p in answer(o))
     if not in_shell(): return list(each())
-    for o in each(): say_json(o.record()) or say(o.line(), result=True)
+    for o in each():
+        if not say_json(o.record()): say(o.line(), result=True)
