@@ -134,8 +134,9 @@ def evaluate(
         res = evaluate_exported(p, chosen, fit.bs)
     else:
         from rank_bert.models.opener import get_tokenizer
-        learn = rows_learner(folder, chosen, tokenizer=get_tokenizer(rows.tokenizer or folder), bs=fit.bs,
-                             n_train=fit.bs, max_length=folder.longest(rows.max_length))
+        tok = get_tokenizer(rows.tokenizer or folder)
+        length = folder.longest(rows.max_length, tokenizer=tok if rows.tokenizer else None)
+        learn = rows_learner(folder, chosen, tokenizer=tok, bs=fit.bs, n_train=fit.bs, max_length=length)
         res = learn.evaluate()
     say_scores(res)
     return res | check_again(folder, dense, chosen, predictor=p)
@@ -162,7 +163,7 @@ def _answers_of(saved, rows, bs):
     whole, tokenizer, kind = open_model(saved, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing
     model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
-    length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None))
+    length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None), tokenizer if rows.tokenizer else None)
     config = model.model.config
     size = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):

@@ -335,14 +335,16 @@ def texts_per_row(self:SavedModel)->int: # 1 or 2; None if its folder does not t
 def longest(self:SavedModel,
     named:int=None, # What you name
     own:int=None, # What the opened model says, as those of sentence-transformers do
+    tokenizer=None, # Another tokenizer than the model's
 )->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
     "Choose how many tokens of a text the model reads; raise `ValueError` if it has no positions for what you name."
     from rank_bert.settings import option # imports fastcore
     saved = self.settings.get('max_length')
     length = named or own or saved and check_count(saved, f"max_length in {self.path/'results.json'}")
-    tok = self.path/'tokenizer_config.json'
     if not length:
-        length = default_length(self.read(tok).get('model_max_length') if tok.is_file() else None)
+        f = self.path/'tokenizer_config.json'
+        told = self.read(f).get('model_max_length') if f.is_file() else None
+        length = default_length(tokenizer.model_max_length if tokenizer else told)
     return check_length(self.config, length, named and option('max_length'))
 
 # %% ../../nbs/models/folder.ipynb #f01dknd2
