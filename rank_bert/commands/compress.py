@@ -141,7 +141,8 @@ def _say_compressed(done, scores, saved, size, out, dense, remote_code):
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {new.weight_bytes/1e6:.2f} MB, was {size/1e6:.2f} MB')
     if not dense and not new.exported:
-        other = 'or with trust_remote_code=True' if remote_code else 'and by itself what you write with --dense'
+        other = 'or with trust_remote_code=True'
+        if not remote_code: other = f'{other} what you write with --remote-code, or by itself what you write with --dense'
         say(f'{saved.library} opens it after `import rank_bert`, {other}')
     engine = done.speedup.engine.split('-') if done.speedup and '-' in done.speedup.engine else []
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured

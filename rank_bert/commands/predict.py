@@ -21,7 +21,7 @@ from .rows import rows_learner, rows_of, take_kind, validation_items
 from .export import HEADS, evaluate_exported
 from ..io import expanded
 from ..models.folder import SavedModel
-from .shell import Saved, command, printable, read_texts, say, say_json, say_scores, text_items
+from .shell import Saved, command, printable, read_texts, say, say_json, say_scores, shows_progress, text_items
 from ..settings import Fit, Rows, in_shell, option
 
 # %% ../../nbs/commands/predict.ipynb #5bde1bb6
@@ -90,9 +90,9 @@ def evaluate_search(
         return open_router(o) if o.routes else open_encoder(o)[0]
     model, *other = (opened(o) for o in (saved, dense) if o)
     if not other:
-        both = (encode_search(model, task, o) for o in ('query', 'document'))
+        both = (encode_search(model, task, o, shows_progress()) for o in ('query', 'document'))
         return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
-    table = compare_search(*other, model, task, keep_self=keep_self)
+    table = compare_search(*other, model, task, keep_self=keep_self, progress=shows_progress())
     more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
     return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
 

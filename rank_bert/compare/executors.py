@@ -45,7 +45,7 @@ def _local_worker(work, i):
     if torch.cuda.is_available():
         torch.cuda.set_device(i % torch.cuda.device_count())
     try: work(wanted=parent_process().is_alive)
-    except OSError as e: raise SystemExit(1) from e # such as a full disk, which the first process will meet as well
+    except Exception as e: raise SystemExit(1) from e # such as a full disk, which the first process will meet as well
 
 # %% ../../nbs/compare/executors.ipynb #exe00011
 @executor('local')

@@ -27,7 +27,7 @@ from ..models.opener import get_tokenizer
 from ..models.folder import check_length
 from .executors import EXECUTORS
 from ..settings import Runs, option
-from .store import (Run, cell_text, changed_settings, read_record, run_name,
+from .store import (Run, cell_text, changed_keys, changed_settings, read_record, run_name,
     run_of, run_words, short_names, to_table)
 
 # %% ../../nbs/compare/runner.ipynb #run00008
@@ -84,6 +84,12 @@ def differing(self:Runner, r):
     except (OSError, ValueError): return [f"source has no data of {r['task']}"]
 
 # %% ../../nbs/compare/runner.ipynb #d990f074
+@patch
+def is_outdated(self:Runner, r):
+    "Tell whether a record differs in nothing but what the files of --import held."
+    try: return changed_keys(r['settings'], self.settings(run_of(r))) == ['imported']
+    except (OSError, ValueError): return False
+
 @patch
 def records(self:Runner)->dict: # File name -> record
     "Read the records of all runs in the folder with the settings of this sweep."
@@ -164,12 +170,15 @@ class _Todo:
 # %% ../../nbs/compare/runner.ipynb #fc1219f4
 @patch
 def ready(self:Runner, run, tick=noop):
-    "Make the function that does the runs of one fine-tuned model; if that fails, one that gives records of failures."
+    "Make the function that does runs of one fine-tuned model; if that fails, raise if it does for all, else record failures."
     with self.store.claim(self.model_folder(run), wait=True):
         try: return self.start(run, tick)
         except Exception as e:
             _stop_if_full(self.folder, e)
             failed = _failure(run, e, 'before it began: ')
+            stored = {r: self.stored(r) for r in self.grid()}
+            alike = all(o.get('error') == failed['error'] if o else r[:2] == run[:2] for r, o in stored.items())
+            if alike and not isinstance(e, FloatingPointError): raise # of this seed
             return lambda run: failed | run._asdict()
 
 # %% ../../nbs/compare/runner.ipynb #16fe52af
@@ -266,11 +275,17 @@ def run(self:Runner,
     workers, executor, address, retry_failed = (getattr(self.runs, k) if v is None else v for k, v in given.items())
     others = EXECUTORS.find(executor)
     alone = check_count(workers, 'workers') == 1 and executor == 'local'
-    left = self.store.left_out(self.records())
+    kept = self.records()
+    left = self.store.left_out(kept)
+    stay = sum(r['status'] == 'done' for r in kept.values())
+    other = [r for r in left.values() if not self.is_outdated(r)]
+    if other:
+        lines = dict.fromkeys(o for r in other for o in self.differing(r))
+        raise ValueError(f"{len(other)} of the finished runs in {self.folder/'runs'} have other settings than yours: "
+                         f"there {'; '.join(lines)}{f'; {stay} have yours'*bool(stay)}. Choose another folder, or the settings of before")
     if left:
-        lines = dict.fromkeys(o for r in left.values() for o in self.differing(r))
-        raise ValueError(f"{len(left)} of the finished runs in {self.folder/'runs'} have other settings than yours: "
-                         f"there {'; '.join(lines)}. Choose another folder, or the settings of before")
+        files = dict.fromkeys(o for r in left.values() for o in r['settings'].get('imported', ()))
+        log(f"{', '.join(files)} has changed: {len(left)} finished runs by its parts no longer count, the other {stay} stay")
     self._refuse_hopeless()
     self.store.open()
     for r in self.grid() if retry_failed else ():

@@ -298,15 +298,19 @@ def left_out(self:Store,
     return {o: r for o, r in records.items() if r and r['status'] == 'done'}
 
 # %% ../../nbs/compare/store.ipynb #run10004
+def changed_keys(settings, other): # of two runs
+    return sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
+
 def changed_settings(
     settings:dict, # Of one run
     other:dict, # Of another
 )->list: # Lines such as 'epochs is 1, not 2'
     "Describe the settings in which two runs differ."
-    def values(k): return f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
-    files = 'the files of the model or of the data held something else'
-    odd = sorted(k for k in {*settings, *other} if settings.get(k) != other.get(k))
-    return [files if k == 'files' else values(k) for k in odd]
+    def line(k):
+        if k == 'files': return 'the files of the model or of the data held something else'
+        if k == 'imported': return f"{', '.join(settings.get(k) or other[k])} held something else"
+        return f'{k} is {settings.get(k)!r:.60}, not {other.get(k)!r:.60}'
+    return [line(k) for k in changed_keys(settings, other)]
 
 # %% ../../nbs/compare/store.ipynb #9498d0ba
 @patch

@@ -148,8 +148,8 @@ def read_parquet(
 def _read_txt(path):
     return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
 
-READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.json': read_json, '.parquet': read_parquet,
-           '.txt': _read_txt}
+READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.ndjson': read_json, '.json': read_json,
+           '.parquet': read_parquet, '.txt': _read_txt}
 
 def read_file(
     path:str|Path, # File whose ending is among `READERS`
@@ -350,7 +350,7 @@ def check_text_cols(
     return names
 
 # %% ../../nbs/data/tables.ipynb #t3xtf002
-TABLES = '.csv', '.tsv', '.jsonl'
+TABLES = '.csv', '.tsv', '.jsonl', '.ndjson'
 
 def table_texts(
     table:pd.DataFrame, # From `read_file`
@@ -372,7 +372,7 @@ def file_texts(
     "Read the texts of a table that is a file; raise `ValueError` for a data set."
     if not isinstance(path, (str, Path)): return None
     ending = Path(path).suffix.lower()
-    if ending in ('.json', '.parquet') or (expanded(path)/'state.json').exists() or (expanded(path)/'dataset_dict.json').exists():
+    if ending in ('.json', '.parquet') or expanded(path).is_dir():
         raise ValueError(f'{path} is a data set, and texts come from lines of text or a table ({", ".join(TABLES)}): pass it as {option("data")}')
     return table_texts(read_file(path), *args) if ending in TABLES else None
 

@@ -121,7 +121,8 @@ class Embedding(Kind):
         return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
     def similarity(self, a, b): # (n, size) and (m, size) -> (n, m)
         if self.similarity_name == 'cosine':
-            a, b = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1)
+            a = self.F.normalize(a, dim=-1)
+            b = self.F.normalize(b, dim=-1)
         if p := self.powers.get(self.similarity_name):
             return -self.torch.cdist(a, b, p)
         return a @ b.T

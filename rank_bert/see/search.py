@@ -70,11 +70,14 @@ def encode_search(
     model, # `SentenceTransformer`, a `Predictor`, or what `encode_texts` takes
     task:SearchTask, # From `read_search`
     side:str, # 'query' or 'document'
+    progress:bool=False, # Show a bar?
 )->np.ndarray: # (judged queries or documents, size)
     "Embed the judged queries or the documents of a search task."
     texts = [task.queries[q] for q in task.qrels] if side == 'query' else [*task.corpus.values()]
     own = getattr(model, f'encode_{side}', None) or getattr(model, 'encode', None)
-    return np.asarray(own(texts) if own else encode_texts(model, texts))
+    bar = tqdm(range(0, len(texts), 512), f'embedding each {side}', leave=False, disable=not progress)
+    parts = (texts[i:i + 512] for i in bar)
+    return np.concatenate([np.asarray(own(o) if own else encode_texts(model, o)) for o in parts])
 
 def kind_of(model): # as for `encode_search` -> key of `KINDS`
     "Tell what a model or a predictor answers, and so by what similarity."
@@ -87,9 +90,10 @@ def compare_search(
     task:SearchTask, # From `read_search`
     seed:int=42, # For the bootstrap
     keep_self:bool=False, # As for `search_scores`
+    progress:bool=False, # Show bars?
 )->pd.DataFrame: # Rows: dense, whole (both sides small), queries only (old index)
     "Score what a smaller sentence encoder finds, whole and with the queries alone, and the change of ndcg@10 from dense."
-    (q, d), (p, c) = [[encode_search(m, task, s) for s in ('query', 'document')] for m in (dense, small)]
+    (q, d), (p, c) = [[encode_search(m, task, s, progress) for s in ('query', 'document')] for m in (dense, small)]
     found = {'dense': (q, d), 'whole': (p, c), 'queries only': (p, d)}
     how = (task, kind_of(dense), keep_self)
     rows = {k: search_scores(*o, *how) for k, o in found.items()}

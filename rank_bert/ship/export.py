@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/ship/export.html.md"""
 __all__ = ['export', 'open_truth']
 
 # %% ../../nbs/ship/export.ipynb #de000003
-import copy, os, tempfile, warnings
+import copy, os, tempfile, time, warnings
 from collections import Counter, namedtuple
 from dataclasses import replace
 from functools import partial
@@ -22,6 +22,7 @@ import numpy as np, pandas as pd, torch
 from tokenizers import Tokenizer
 
 from ..checks import check_count, default_length
+from ..duration import say_duration
 from .engines import ENGINES
 from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
@@ -75,7 +76,14 @@ def export(
         traced = hidden/'model.onnx'
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
-        settings = {k: write_candidate(source, graph, traced, f, *k, form.processor) for k, f in folders.items()}
+        settings = {}
+        start = time.perf_counter()
+        for k, f in folders.items():
+            if len(settings) == 1:
+                took = time.perf_counter() - start
+                say_duration(tries_seconds(graph, took, len(folders), texts, size), f'{len(folders)} engines and precisions, as '
+                    f"{', '.join(map('-'.join, folders))}", 'an engine and a precision by name, or fewer texts')
+            settings[k] = write_candidate(source, graph, traced, f, *k, form.processor)
         kept = check_guarantee(truth, folders, texts, config, size[0], met) if config.max_changed else folders
         if len(candidates) > 1:
             best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
@@ -376,6 +384,19 @@ def fastest(
     if best.speedup >= 1: return best.engine, best.precision
     raise ValueError(f'none is as fast as the dense model in PyTorch: {best.engine} {best.precision} takes '
                      f'{best.ms:.2f} ms, {best.speedup:.2f} times as fast; name both to get it anyway')
+
+# %% ../../nbs/ship/export.ipynb #tries001
+def tries_seconds(
+    graph:TextGraph, # In PyTorch
+    took:float, # Seconds to write the first candidate
+    n:int, # Candidates
+    texts:list, # To compare on; None for the sample's
+    size:tuple, # Texts and tokens of the batch that is timed
+)->float:
+    "Estimate how long it takes to write candidates, and to compare and time them in turns with PyTorch."
+    x = {k: v.numpy() for k, v in graph.sample(*size).items()}
+    each = timed_call(partial(pytorch_engine(graph), x))/size[0]
+    return n*took + (n + 2)*each*((256 if texts is None else len(texts)) + 21*size[0]) # 21 turns
 
 # %% ../../nbs/ship/export.ipynb #18364c9b
 def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine and precision, and what the manifest tells
