@@ -46,7 +46,8 @@ def search_scores(
 )->pd.DataFrame: # A row a query: ndcg@10, mrr@10, recall@10, recall@100
     "Score a search."
     queries, docs = (torch.as_tensor(np.asarray(z, np.float32)) for z in (queries, docs))
-    place, rows = {k: i for i, k in enumerate(task.corpus)}, {}
+    place = {k: i for i, k in enumerate(task.corpus)}
+    rows = {}
     if (len(queries), len(docs)) != (len(task.qrels), len(place)):
         raise ValueError(f'{len(queries):,} queries and {len(docs):,} documents, where the task has {len(task.qrels):,} '
             f'judged queries and {len(place):,} documents')
@@ -59,7 +60,8 @@ def search_scores(
             if k in place: grades[place[k]] = v
         lost = [v for k, v in judged.items() if k not in place]
         found = KINDS[kind].similarity(q[None], docs)[0].numpy()
-        if name in own: grades, found = (np.delete(o, own[name]) for o in (grades, found))
+        if name in own:
+            grades, found = (np.delete(o, own[name]) for o in (grades, found))
         rows[name] = rank_scores(grades, found, lost)
     return pd.DataFrame.from_dict(rows, orient='index')
 
@@ -68,11 +70,14 @@ def encode_search(
     model, # `SentenceTransformer`, a `Predictor`, or what `encode_texts` takes
     task:SearchTask, # From `read_search`
     side:str, # 'query' or 'document'
+    progress:bool=False, # Show a bar?
 )->np.ndarray: # (judged queries or documents, size)
     "Embed the judged queries or the documents of a search task."
     texts = [task.queries[q] for q in task.qrels] if side == 'query' else [*task.corpus.values()]
     own = getattr(model, f'encode_{side}', None) or getattr(model, 'encode', None)
-    return np.asarray(own(texts) if own else encode_texts(model, texts))
+    bar = tqdm(range(0, len(texts), 512), f'embedding each {side}', leave=False, disable=not progress)
+    parts = (texts[i:i + 512] for i in bar)
+    return np.concatenate([np.asarray(own(o) if own else encode_texts(model, o)) for o in parts])
 
 def kind_of(model): # as for `encode_search` -> key of `KINDS`
     "Tell what a model or a predictor answers, and so by what similarity."
@@ -84,10 +89,12 @@ def compare_search(
     small, # The smaller one
     task:SearchTask, # From `read_search`
     keep_self:bool=False, # As for `search_scores`
+    progress:bool=False, # Show bars?
 )->pd.DataFrame: # Rows: dense, whole (both sides small), queries only (old index)
     "Score what a smaller sentence encoder finds, whole and with the queries alone, and the change of ndcg@10 from dense."
-    (q, d), (p, c) = [[encode_search(m, task, s) for s in ('query', 'document')] for m in (dense, small)]
-    found, how = {'dense': (q, d), 'whole': (p, c), 'queries only': (p, d)}, (task, kind_of(dense), keep_self)
+    (q, d), (p, c) = [[encode_search(m, task, s, progress) for s in ('query', 'document')] for m in (dense, small)]
+    found = {'dense': (q, d), 'whole': (p, c), 'queries only': (p, d)}
+    how = (task, kind_of(dense), keep_self)
     rows = {k: search_scores(*o, *how) for k, o in found.items()}
     res = pd.DataFrame({k: v.mean() for k, v in rows.items()}).T
     for k, v in list(rows.items())[1:]:
