@@ -13,6 +13,7 @@ from pathlib import Path
 os.environ |= dict(HF_HUB_OFFLINE='1', TOKENIZERS_PARALLELISM='false')
 import rank_bert
 from rank_bert.commands.shell import run_line
+from rank_bert.data.glue import load_glue
 
 OURS = f'{Path(rank_bert.__file__).parent}{os.sep}'
 OPENERS = 'pathlib.py', 'json/__init__.py', 'codecs.py' # they open for others
@@ -66,7 +67,7 @@ if __name__ == '__main__':
     with tempfile.TemporaryDirectory() as d:
         tuned, small, shipped = (f'{d}/{o}' for o in ('tuned', 'small', 'shipped'))
         shell(f'rank-bert-finetune sst2 --source sample --n-train 64 --epochs 1 --out {tuned}')
-        Path(f'{d}/t.txt').write_text('\n'.join(f'a film about {o} and little else' for o in range(200)))
+        Path(f'{d}/t.txt').write_text('\n'.join(load_glue('sst2', 'sample')['validation']['sentence']))
         lines = [(tuned, f'rank-bert-compress {tuned} --budget .5 --out {small}'),
             (tuned, f'rank-bert-compress {tuned} --budget .5 --texts {d}/t.txt --out {d}/other'),
             (tuned, f'rank-bert-evaluate {tuned}'), (tuned, f"rank-bert-predict {tuned} 'a fine film'"), (tuned, f'rank-bert-analyze {tuned}'),

@@ -58,10 +58,19 @@ def expanded(
 def check_file(path:str|Path)->Path: # The same
     "Raise `OSError` unless there is a file, and not a pointer of Git LFS in its place."
     path = Path(path)
+    if path.is_file() and path.stat().st_size > 1024: return path # no pointer
+    read_file_bytes(path, 1024)
+    return path
+
+def read_file_bytes(
+    path:Path, # File
+    most:int, # Largest number of bytes to read
+)->bytes:
+    "Read the first bytes of a file; raise `OSError` as `check_file` does."
     if not path.exists(): raise FileNotFoundError(f'{path}: no such file')
     if not path.is_file(): raise OSError(f'{path} is a folder, a pipe or a device: give a file')
-    if path.stat().st_size > 1024 or not path.read_bytes().startswith(b'version https://git-lfs.'):
-        return path
+    with path.open('rb') as f: data = f.read(most)
+    if not data.startswith(b'version https://git-lfs.'): return data
     raise OSError(f'{path} is a pointer of Git LFS, not the file itself: fetch that with git lfs pull')
 
 # %% ../nbs/io.ipynb #6fc6c857
@@ -236,8 +245,8 @@ def json_object(
     most:int=2**24, # Largest number of bytes to read
 )->dict: # What it holds
     "Read a JSON object; raise `ValueError` or `OSError` that names the file."
-    path = check_file(path)
-    with path.open('rb') as f: data = f.read(most + 1)
+    path = Path(path)
+    data = read_file_bytes(path, most + 1)
     if len(data) > most: raise ValueError(f'{path} has more than {most:,} bytes')
     try:
         res = json.loads(data.decode(), **dict.fromkeys(('parse_int', 'parse_float', 'parse_constant'), _plain_number))

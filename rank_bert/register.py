@@ -56,8 +56,10 @@ class Later:
     def __init__(self,
         module:str, # Full name of the module
         name:str, # Name in the module
-    ): self.module, self.__name__ = module, name
-    def __call__(self, *args, **kwargs): return getattr(import_module(self.module), self.__name__)(*args, **kwargs)
+    ):
+        self.module, self.__name__ = module, name
+    def __call__(self, *args, **kwargs):
+        return getattr(import_module(self.module), self.__name__)(*args, **kwargs)
     def __getattr__(self, k):
         if k.startswith('__'): raise AttributeError(k) # what Python itself looks for, such as when it copies
         return getattr(getattr(import_module(self.module), self.__name__), k)
@@ -111,7 +113,8 @@ def after_saving(
     save = getattr(save, '_before', save)
     @wraps(save)
     def _save(*args, **kwargs):
-        res, given = save(*args, **kwargs), inspect.signature(save).bind(*args, **kwargs).args
+        res = save(*args, **kwargs)
+        given = inspect.signature(save).bind(*args, **kwargs).args
         then(given[0], Path(given[1]))
         return res
     _save._before = save
@@ -128,7 +131,8 @@ def lock_folder(
 ):
     "Lock the folder of a factorised model, or remove its `config.json`."
     q = getattr(config, 'quantization_config', None)
-    if (q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)) != 'rank_bert': return
+    if (q.get('quant_method') if isinstance(q, dict) else getattr(q, 'quant_method', None)) != 'rank_bert':
+        return
     try: refuse_without_rank_bert(config, folder)
     except BaseException:
         (folder/'config.json').unlink(missing_ok=True)

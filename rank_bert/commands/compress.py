@@ -39,14 +39,17 @@ def open_for_recipe(
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
             f'labels, or {option("recipe")} svd, which needs no data and loses more')
     from rank_bert.models.opener import get_tokenizer, open_model
-    longest, own = saved.longest(rows.max_length), saved.sentence_class # which tokenises texts itself
+    other = get_tokenizer(rows.tokenizer) if rows.tokenizer else None
+    longest = saved.longest(rows.max_length, tokenizer=other)
+    own = saved.sentence_class # which tokenises texts itself
     if not chosen:
         if own and is_search_folder(rows.texts): texts = rows.texts
         elif tagged:
             from rank_bert.data.tables import read_tags
             texts = read_tags(rows.texts)[0][:rows.n_train]
-        else: texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
-        model, tok, _ = open_model(saved, rows.tokenizer)
+        else:
+            texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
+        model, tok, _ = open_model(saved, other)
         if texts: tok = tok or get_tokenizer(saved) # which says what is missing
         if own:
             if rows.max_length: model.max_seq_length = rows.max_length
@@ -61,7 +64,7 @@ def open_for_recipe(
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
         say(f"calibrating on {what}, as {saved} says")
     limits = dict(n_train=n, max_length=longest)
-    learn = rows_learner(saved, chosen, seed, tokenizer=get_tokenizer(rows.tokenizer or saved), **limits)
+    learn = rows_learner(saved, chosen, seed, tokenizer=other or get_tokenizer(saved), **limits)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc005201

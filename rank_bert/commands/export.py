@@ -62,8 +62,10 @@ def export(
     was = folder.path.resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
-    tried, compared = config.max_changed or 'auto' in (form.to, form.precision), None
-    if tried: compared = texts_to_compare(folder, rows.texts, None if config.max_changed else 256, rows.text_cols, rows.label_col)
+    tried = config.max_changed or 'auto' in (form.to, form.precision)
+    compared = None
+    if tried:
+        compared = texts_to_compare(folder, rows.texts, None if config.max_changed else 256, rows.text_cols, rows.label_col)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
@@ -73,7 +75,8 @@ def export(
     m, size = p.settings, SavedModel(out).weight_bytes/1e6
     for_ = f" for {m['made_for']}" if m['made_for'] else ''
     say(f"saved in {out}: {m['engine']} {m['precision']}{for_}, {size:.2f} MB")
-    for k, sizes in m['bytes'].items(): say(f'{k}: ' + ', dense '.join(f'{o/1e6:.2f} MB' for o in sizes))
+    for k, sizes in m['bytes'].items():
+        say(f'{k}: ' + ', dense '.join(f'{o/1e6:.2f} MB' for o in sizes))
     if m.get('guarantee'):
         from rank_bert.shrink.guarantee import Guarantee
         say(Guarantee(**m['guarantee']))
@@ -83,17 +86,17 @@ def export(
 
 # %% ../../nbs/commands/export.ipynb #ce000013
 def evaluate_exported(
-    saved:SavedModel, # An export
+    p, # `Predictor` of an export
     rows:dict, # From `rows_of`
     bs:int=64, # Batch size
 )->dict: # Metric to value
     "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
-    from rank_bert.ship.runtime import Predictor
     from rank_bert.models.answers import KINDS # imports NumPy
     from rank_bert.train.scores import score
-    p, splits, res = Predictor(saved), validation_items(rows), {}
+    res = {}
     names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
+    splits = validation_items(rows)
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))

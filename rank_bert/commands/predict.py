@@ -30,6 +30,7 @@ def check_again(
     dense:SavedModel, # The dense model, or None for what it was compressed from
     rows:dict, # From `rows_of`
     texts:list=None, # Texts instead of those of the rows
+    predictor=None, # Of an export, if it is loaded already
 )->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
     "Say whether the guarantee of a model holds on the texts of some rows."
     if not saved.guarantee: return {}
@@ -41,6 +42,7 @@ def check_again(
     from rank_bert.shrink.guarantee import Guarantee, changed_answers, still_holds
     texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
     truth, small = (o if o.exported else open_source(o, None, None) for o in (dense, saved))
+    small = predictor or small
     if not saved.exported and not guaranteed(small.model):
         say('the weights are not those that the guarantee was tested on, so nothing is guaranteed: compress the model again')
         return {}
@@ -125,14 +127,19 @@ def evaluate(
     if not chosen:
         raise ValueError(f'{folder} does not say what it was fine-tuned on: pass a GLUE task and its {option("source")}'
                          f', or {option("data")} with a file of texts and labels')
-    if folder.exported: res = evaluate_exported(folder, chosen, fit.bs)
+    p = None
+    if folder.exported:
+        from rank_bert.ship.runtime import Predictor
+        p = Predictor(folder)
+        res = evaluate_exported(p, chosen, fit.bs)
     else:
         from rank_bert.models.opener import get_tokenizer
-        learn = rows_learner(folder, chosen, tokenizer=get_tokenizer(rows.tokenizer or folder), bs=fit.bs,
-                             n_train=fit.bs, max_length=folder.longest(rows.max_length))
+        tok = get_tokenizer(rows.tokenizer or folder)
+        length = folder.longest(rows.max_length, tokenizer=tok if rows.tokenizer else None)
+        learn = rows_learner(folder, chosen, tokenizer=tok, bs=fit.bs, n_train=fit.bs, max_length=length)
         res = learn.evaluate()
     say_scores(res)
-    return res | check_again(folder, dense, chosen)
+    return res | check_again(folder, dense, chosen, predictor=p)
 
 # %% ../../nbs/commands/predict.ipynb #127b306c
 def _answers_of(saved, rows, bs):
@@ -156,8 +163,9 @@ def _answers_of(saved, rows, bs):
     whole, tokenizer, kind = open_model(saved, rows.tokenizer)
     tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing
     model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
-    length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None))
-    config, size = model.model.config, lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
+    length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None), tokenizer if rows.tokenizer else None)
+    config = model.model.config
+    size = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
         order = sorted(range(len(items)), key=lambda i: size(items[i])) # texts of about one length go together
         items = prompted(whole, [items[i] for i in order])
@@ -176,7 +184,8 @@ class Prediction(NamedTuple):
     def of(cls, p, kind, labels):
         "Make it from one row of probabilities, the row of `KINDS` and the names of its labels."
         if kind.tokens: return cls(p, {})
-        label, each = kind.label(p, labels), dict(zip(labels, map(float, p))) if kind.labelled else {}
+        label = kind.label(p, labels)
+        each = dict(zip(labels, map(float, p))) if kind.labelled else {}
         if kind.labelled and len(each) < len(p):
             raise ValueError(f'two labels of the model have one name, {labels}: name them apart in its config.json')
         return cls(','.join(map(str, label)) if isinstance(label, list) else label, each)
@@ -184,7 +193,8 @@ class Prediction(NamedTuple):
     def line(self)->str:
         "Write it for the shell, separated by tabs."
         spans = '{entity_group} {start}-{end} {score:.4f} {word}'
-        if isinstance(self.label, list): return '\t'.join(printable(spans.format(**o)) for o in self.label)
+        if isinstance(self.label, list):
+            return '\t'.join(printable(spans.format(**o)) for o in self.label)
         label = printable(self.label) if isinstance(self.label, str) else f'{self.label:.4f}'
         return '\t'.join([label, *(f'{printable(k)}={v:.4f}' for k, v in self.probabilities.items())])
 
@@ -201,15 +211,17 @@ def warn_of_words(
     "Warn if texts take many more tokens than those that a vocabulary was cut for."
     if not (kept := saved.words): return
     from tokenizers import Tokenizer
-    tok, texts = Tokenizer.from_file(str(saved.path/'tokenizer.json')), [t for o in items for t in listify(o)]
+    tok = Tokenizer.from_file(str(saved.path/'tokenizer.json'))
+    texts = [t for o in items for t in listify(o)]
     tok.no_truncation()
     tok.no_padding()
     tokens = [t for e in tok.encode_batch(texts, add_special_tokens=False) for t in e.tokens]
     unknown = sum(t in ('[UNK]', '<unk>') for t in tokens)/max(1, len(tokens))
     more = len(tokens)/max(1, sum(map(len, texts)))/kept['rate']
-    if more > 1.5 or unknown > .05: warnings.warn(f"{saved} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
-        f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
-        "cut the vocabulary for texts like these")
+    if more > 1.5 or unknown > .05:
+        warnings.warn(f"{saved} kept {kept['kept']:,} of {kept['of']:,} words, for other texts "
+            f"than these, which take {more:.1f} times as many tokens, {unknown:.0%} of them unknown: expect wrong answers, or "
+            "cut the vocabulary for texts like these")
 
 # %% ../../nbs/commands/predict.ipynb #2fc5bbc7
 _FILES = '.csv', '.tsv', '.jsonl', '.json', '.parquet'
@@ -231,7 +243,8 @@ def predict(
     if file := next((o for o in check_texts(texts) if len(o) < 256 and o.endswith(_FILES) and expanded(o).is_file()), None):
         raise ValueError(f'{file} is a file: pass it as {option("data")}')
     answer, kind, labels = _answers_of(folder, rows, fit.bs)
-    n, somebody_waits = folder.texts_per_row, fit.bs == 1 or in_shell() and sys.stdin.isatty()
+    n = folder.texts_per_row
+    somebody_waits = fit.bs == 1 or in_shell() and sys.stdin.isatty()
     if texts: items = text_items(read_texts(texts), n)
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
@@ -242,4 +255,5 @@ def predict(
             if i == 0: warn_of_words(folder, o)
             yield from (Prediction.of(p, kind, labels) for p in answer(o))
     if not in_shell(): return list(each())
-    for o in each(): say_json(o.record()) or say(o.line(), result=True)
+    for o in each():
+        if not say_json(o.record()): say(o.line(), result=True)

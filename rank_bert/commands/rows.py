@@ -25,12 +25,14 @@ def rows_of(
 )->dict: # For `rows_learner`; empty if you name no rows, and the folder does not tell
     "Choose rows: those that you name, or else those that a folder was fine-tuned on."
     if rows.data:
-        known, cols = saved.settings if saved else {}, list(rows.text_cols or ())
+        known = saved.settings if saved else {}
+        cols = list(rows.text_cols or ())
         own = dict(data=rows.data, text_cols=cols or known.get('text_cols'), valid=rows.valid, split_seed=seed,
                    label_col=rows.label_col or known.get('label_col') or 'label')
         if rows.drop_empty: own |= dict(drop_empty=True)
         from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
-        table, label = next(iter(read_data(rows.data).values())), own['label_col'] # before anything slow is imported
+        table = next(iter(read_data(rows.data).values()))
+        label = own['label_col'] # before anything slow is imported
         check_text_cols(own['text_cols'] or find_text_cols(table, label, warn=False), label, table)
         return own | (saved.targets if saved else dict(regression=rows.regression or None))
     known = saved.rows if saved and not rows.task else {}
@@ -86,11 +88,14 @@ def validation_items(
     rows = without_empty(rows)
     if 'task' in rows:
         from rank_bert.data.glue import load_glue
-        t, data = glue_task(rows['task']), load_glue(rows['task'], rows['source'])
+        t = glue_task(rows['task'])
+        data = load_glue(rows['task'], rows['source'])
         valids = read_data({k: data[k] for k in t.valid_splits})
-        train, own = valids[t.valid_splits[0]], dict(text_cols=t.text_cols, label_col='label', regression=not t.labels)
+        train = valids[t.valid_splits[0]]
+        own = dict(text_cols=t.text_cols, label_col='label', regression=not t.labels)
         rows |= own
-    else: train, valids = split_data(read_data(rows['data']), rows['valid'], rows['split_seed'])
+    else:
+        train, valids = split_data(read_data(rows['data']), rows['valid'], rows['split_seed'])
     cols = check_text_cols(rows['text_cols'] or find_text_cols(train, rows['label_col']), rows['label_col'])
     labels = Labels(train, rows['label_col'], None, rows.get('vocab'), rows.get('regression'))
     splits = {k: ([table_column(t, c, k) for c in cols], labels.encode(t, k)) for k, t in valids.items()}
@@ -109,7 +114,8 @@ def take_kind(
     queries = len(texts) if isinstance(texts[0], str) else len({q for q, _ in texts})
     if saved.kind == 'ranking' and queries < len(texts): return texts, grades
     if rows.kind == 'ranking': raise ValueError(f'{rows.data} has no query with two candidates, so there is no order to score')
-    if told or 2*queries > len(texts) or any(g < 0 or g % 1 for g in grades): return None
+    if told or 2*queries > len(texts) or any(g < 0 or g % 1 for g in grades):
+        return None
     saved.take('ranking')
     say(f'{rows.data} has several candidates of each query, so {saved} is taken for a reranker: '
         f'{option("kind")} regression scores numbers')

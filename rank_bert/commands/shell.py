@@ -46,7 +46,8 @@ def command(
     @wraps(checked)
     def _f(*args, **kwargs):
         if not is_cli(res): return checked(*args, **kwargs)
-        silent, own = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)], kwargs.pop('import', None)
+        silent = [k for k in ('json', 'quiet', 'config') if kwargs.pop(k, None)]
+        own = kwargs.pop('import', None)
         def run():
             if own:
                 files = map(existing_path, comma_list(str).check(own, '--import'))
@@ -115,7 +116,8 @@ def _one_line(e, most=80):
     "Write an error or a warning in one line, and cut what the user wrote where it is long."
     text = str(e) or type(e).__name__
     for o in (o for v in _given.get() for o in (v, v.partition('=')[2]) if len(o) > most):
-        for o in (o, repr(o)[1:-1]): text = text.replace(o, f'{o[:most]}…')
+        for o in (o, repr(o)[1:-1]):
+            text = text.replace(o, f'{o[:most]}…')
     text = printable(' '.join(text.split()))
     return text if len(text) <= 2000 else f'{text[:2000]}…'
 
@@ -144,7 +146,8 @@ _WRONG_INPUT = (ValueError, TypeError, OSError, ImportError, FloatingPointError)
 # %% ../../nbs/commands/shell.ipynb #38160020
 def _run_in_shell(name, run):
     "Call `run`, and end the process with one line if it fails."
-    for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items(): os.environ.setdefault(k, v)
+    for k, v in (_QUIET if sys.stderr.isatty() else _QUIET | _LOG).items():
+        os.environ.setdefault(k, v)
     try:
         if 'stdout' in _closed: raise OSError('stdout is closed: send what you do not want to read to /dev/null')
         with warnings.catch_warnings():
@@ -156,7 +159,8 @@ def _run_in_shell(name, run):
     except BrokenPipeError: # such as `| head`, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141)
-    except KeyboardInterrupt: _stop(name, ': '.join(filter(None, ['interrupted', _after_ctrl_c.get()()])), 130)
+    except KeyboardInterrupt:
+        _stop(name, ': '.join(filter(None, ['interrupted', _after_ctrl_c.get()()])), 130)
     except _WRONG_INPUT as e: _stop(name, str(e) or type(e).__name__, 2, e)
     except Exception as e: _stop(name, f'{type(e).__name__}: {e} (RANK_BERT_DEBUG=1 shows where)', 1, e)
 
@@ -177,24 +181,29 @@ _SHARED['import'] = 'Python file with parts of recipes or methods of your own, o
 def _option_texts(p, file):
     "Write the options of a YAML file as they would stand on the command line."
     import yaml
-    null, loader = 'tag:yaml.org,2002:null', type('Texts', (yaml.BaseLoader,), {}) # reads texts, and here None
+    null = 'tag:yaml.org,2002:null'
+    loader = type('Texts', (yaml.BaseLoader,), {}) # reads texts, and here None
     loader.add_implicit_resolver(null, re.compile('(~|null|)$'), ['~', 'n', ''])
     loader.add_constructor(null, lambda loader, node: None)
     options = yaml.load(expanded(file).read_text(encoding='utf-8'), loader)
     if not isinstance(options, dict): raise ValueError('it must hold lines such as epochs: 3')
     own = {a.dest: a for a in p._actions if a.help != argparse.SUPPRESS and a.dest not in ('help', 'version', 'config')}
-    own, texts = {k: a for k, a in own.items() if a.option_strings or a.nargs == '?'}, []
+    own = {k: a for k, a in own.items() if a.option_strings or a.nargs == '?'}
+    texts = []
     for k, v in options.items():
         a = own[k := check_name(str(k).replace('-', '_'), 'option', own)]
-        if isinstance(v, dict): v = [f'{role}={o}' if isinstance(o, str) else o for role, o in v.items()]
+        if isinstance(v, dict):
+            v = [f'{role}={o}' if isinstance(o, str) else o for role, o in v.items()]
         if isinstance(v, list):
             if any(not isinstance(o, str) or len(comma_list(str).check(o, k)) > 1 for o in v):
                 raise ValueError(f'{k} takes one value, or a list of values on one level without commas')
             v = ','.join(v)
-        if v is None or a.nargs == 0 and v.lower() in ('false', 'no', 'off'): continue
+        if v is None or a.nargs == 0 and v.lower() in ('false', 'no', 'off'):
+            continue
         if a.nargs == 0 and v.lower() not in ('true', 'yes', 'on'):
             raise ValueError(f'{k} must be true or false, got {short_repr(v)}')
-        if a.option_strings: texts.append(a.option_strings[0] + f'={v}'*(a.nargs != 0))
+        if a.option_strings:
+            texts.append(a.option_strings[0] + f'={v}'*(a.nargs != 0))
         else: p.set_defaults(**{k: v})
     return texts
 
@@ -220,19 +229,24 @@ def arg_parser(
 )->argparse.ArgumentParser: # fastcore's, with our help and errors of one line
     "Make the parser of a command's arguments, with a group of options for each of its groups of settings."
     p = make(f, **kwargs)
-    p.formatter_class, p.error = _Help, lambda message: _stop(p.prog, message, 2)
+    p.formatter_class = _Help
+    p.error = lambda message: _stop(p.prog, message, 2)
     for k, text in _SHARED.items():
         kind = dict(type=text_as('FILE')) if k in ('config', 'import') else dict(action='store_true')
         p.add_argument(f'--{k}', help=text, **kind)
     p.add_argument('--version', action='version', version=f'rank_bert {__version__}')
     group = lambda v: next((o.__name__.lower() for o in ann_parts(v.annotation)[1] if isinstance(o, type)), 'options')
-    titles, own, shared = {k: group(v) for k, v in signature(f).parameters.items()}, {}, p._optionals
+    titles = {k: group(v) for k, v in signature(f).parameters.items()}
+    own = {}
+    shared = p._optionals
     for a in list(shared._group_actions):
-        if a.nargs != 0 and not a.choices: a.metavar = getattr(a.type, 'metavar', None) or a.dest.upper()
+        if a.nargs != 0 and not a.choices:
+            a.metavar = getattr(a.type, 'metavar', None) or a.dest.upper()
         if a.help: a.help = re.sub(r' \(default: False\)$| \(default: [^)]*\)(?= \(default: )', '', a.help) # of two, the command's own
         if a.dest not in titles: continue
         shared._group_actions.remove(a)
-        if (title := titles[a.dest]) not in own: own[title] = p.add_argument_group(title)
+        if (title := titles[a.dest]) not in own:
+            own[title] = p.add_argument_group(title)
         own[title]._group_actions.append(a)
     shared.title = 'for every command'
     p._action_groups.append(p._action_groups.pop(p._action_groups.index(shared)))
@@ -246,7 +260,8 @@ def _open_streams():
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
             _closed.add(name)
-        elif mode == 'w' and hasattr(o := getattr(sys, name), 'reconfigure'): o.reconfigure(errors='backslashreplace')
+        elif mode == 'w' and hasattr(o := getattr(sys, name), 'reconfigure'):
+            o.reconfigure(errors='backslashreplace')
 
 if Path(sys.argv[0]).name.startswith('rank-bert-'):
     script.anno_parser = arg_parser
@@ -309,7 +324,9 @@ def read_texts(
 ):
     "Yield texts, and the lines of stdin instead of '-', which must be UTF-8 whatever the locale."
     for o in texts:
-        if o != '-': yield o; continue
+        if o != '-':
+            yield o
+            continue
         if 'stdin' in _closed: raise OSError('stdin is closed, and - reads from it: pass the texts, or < FILE')
         for i, line in enumerate(getattr(sys.stdin, 'buffer', sys.stdin), 1):
             try: text = line if isinstance(line, str) else line.decode('utf-8')
@@ -323,7 +340,8 @@ def text_items(
     n:int=None, # Texts of an item: 1, or 2 for a pair; as many as the first has when None
 ):
     "Yield each text, or a pair where there is a tab; all must be of one kind."
-    kinds, example = {1: 'one text', 2: 'a pair, separated by a tab'}, 'a row of its task is' if n else 'the first is'
+    kinds = {1: 'one text', 2: 'a pair, separated by a tab'}
+    example = 'a row of its task is' if n else 'the first is'
     for i, text in enumerate(texts, 1):
         parts = text.split('\t')
         n = n or min(len(parts), 2)

@@ -95,7 +95,8 @@ def sweep(
     from tqdm import tqdm
     df = s.run(progress=shows_progress(), log=tqdm.write if shows_progress() else say)
     page = report(out)
-    if (df.status == 'done').any(): say('\n' + summary_text(df), result=True)
+    if (df.status == 'done').any():
+        say('\n' + summary_text(df), result=True)
     say(f"\nresults: {s.folder/'results.csv'}\nreport:  {page}", result=True)
     failed = df[df.status == 'failed']
     if len(failed) and in_shell():

@@ -64,7 +64,8 @@ def finetune(
     Example: rank-bert-finetune sst2 --source sample --out tuned
     Example: rank-bert-finetune --data train.csv --text-cols text --label-col label --out tuned
     Example: rank-bert-finetune sst2 --source sample --words coverage=1 --out tuned"""
-    start, chosen = time.perf_counter(), rows_of(rows, seed=fit.seed)
+    start = time.perf_counter()
+    chosen = rows_of(rows, seed=fit.seed)
     if not chosen:
         raise ValueError('pass a GLUE task, such as sst2 with --source sample, or '
                          f'{option("data")} with a file of yours')
@@ -79,8 +80,11 @@ def finetune(
     if words:
         learn = learn.compress(recipe=f'words({words})', progress=False)
         say(str(learn.model.compression.words))
-    origin, n, dls = learn.hf_model.weights_from, len(learn.dls.train_ds), learn.dls
-    lr, epochs = fit.lr or default_lr(learn.model), fit.epochs or default_epochs(learn)
+    origin = learn.hf_model.weights_from
+    n = len(learn.dls.train_ds)
+    dls = learn.dls
+    lr = fit.lr or default_lr(learn.model)
+    epochs = fit.epochs or default_epochs(learn)
     labels = [str(o) for o in dls.vocab or ('a number',)]
     own = f"{' and '.join(dls.text_cols)} -> {', '.join(labels[:5] + ['...']*(len(labels) > 5))}" if rows.data else ''
     say(f"{f'{Path(rows.data).name} ({own})' if own else learn.task}: {n:,} training rows, {len(dls.valid_ds):,} "

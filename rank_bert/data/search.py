@@ -63,7 +63,9 @@ def read_search(
     def whole(k, known=()): return k.removesuffix('.0') if k not in known else k # 1.0, as pandas writes numbers
     lost = dict(queries={}, documents={})
     for q, d, grade in table.astype(str).itertuples(index=False):
-        q, d, grade = whole(q, queries), whole(d, corpus), whole(grade)
+        q = whole(q, queries)
+        d = whole(d, corpus)
+        grade = whole(grade)
         if not grade.lstrip('-').isdecimal(): raise ValueError(f'{files[0]}: the score of {d} for {q} is {short_repr(grade)}')
         if q not in queries: lost['queries'][q] = 1
         else:

@@ -57,7 +57,8 @@ def write_card(
     model, # The model
 ):
     "Write `README.md` for a folder with factorised layers, or our lines into the one that is there."
-    folder, enc = Path(folder), next((m for m in model.modules() if isinstance(m, PreTrainedModel)), None)
+    folder = Path(folder)
+    enc = next((m for m in model.modules() if isinstance(m, PreTrainedModel)), None)
     if enc is None or quant_method(enc.config) != METHOD: return
     kind = type(enc).__name__
     head = next((o for o in _TASKS if kind.endswith(f'For{o}')), None)
@@ -66,7 +67,9 @@ def write_card(
     origin = record.get('weights_from') or getattr(enc.config, 'weights_from', None) or f'hub: {enc.name_or_path}'
     base = re.search(r'(?:hub|cache): ([\w.-]+/[\w.-]+)(?: |\)|$)', str(origin))
     base = base[1] if base and not Path(base[1]).exists() else None
-    ranks, parts, dense = plan_of(model).values(), bytes_by_part(model), dense_sizes(model)
+    ranks = plan_of(model).values()
+    parts = bytes_by_part(model)
+    dense = dense_sizes(model)
     size = lambda now, dense=None: f'{now:,}' if dense is None else f'{now:,} (dense: {dense:,})'
     facts = {'base model':base, 'task':(record.get('settings') or {}).get('task'),
         'factorised layers':len(ranks), 'ranks':f'{min(ranks)} to {max(ranks)}' if ranks else None,
@@ -75,7 +78,8 @@ def write_card(
         'guarantee':(guaranteed(model) or {}).get('says')} | (record.get('metrics') or record.get('after') or {})
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v is not None)
     lines = _CARD.format(kind=kind, auto=auto, rows=rows)
-    file, data = folder/'README.md', ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],
+    file = folder/'README.md'
+    data = ModelCardData(library_name='transformers', tags=['rank_bert', 'low-rank'],
         base_model=base, pipeline_tag=_TASKS.get(head, 'feature-extraction'))
     text = file.read_text(encoding='utf-8') if file.is_file() else f'---\n{data.to_yaml()}\n---\n\n# {kind}\n'
     before, _, rest = text.partition(_CARD.partition('\n')[0])

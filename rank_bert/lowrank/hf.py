@@ -41,7 +41,10 @@ class RankPlanConfig(QuantizationConfigMixin):
         if not check_ranks(plan, 'the rank plan in config.json') and not heads and not neurons:
             raise ValueError("the rank plan in config.json is empty: save the model again")
         self.quant_method, self.plan, self.version = METHOD, plan, version
-        self.heads, self.neurons, self.blocks, self.tied = heads or {}, neurons or {}, blocks or [], tied or {}
+        self.heads = heads or {}
+        self.neurons = neurons or {}
+        self.blocks = blocks or []
+        self.tied = tied or {}
 
 # %% ../../nbs/lowrank/hf.ipynb #00hf0016
 def check_stored(
@@ -64,7 +67,8 @@ def blank_factors(
     rank:int, # Of its factors
 )->nn.Module: # Without weights
     "Make the factorised layer that takes the place of a dense one."
-    if is_linear(module): sizes = LowRankLinear, module.in_features, module.out_features, rank, module.bias is not None
+    if is_linear(module):
+        sizes = LowRankLinear, module.in_features, module.out_features, rank, module.bias is not None
     else: sizes = LowRankEmbedding, module.num_embeddings, module.embedding_dim, rank, module.padding_idx
     return blank_like(*sizes, like=module.weight)
 
@@ -127,7 +131,8 @@ def write_remote_code(
     if record.get('quant_method') != METHOD: raise ValueError(f'{folder} has no factorised layers: it needs no code')
     config = AutoConfig.from_pretrained(place, trust_remote_code=False)
     known = type(config).__module__.startswith('transformers.')
-    with torch.device('meta'): names = {n for n, _ in AutoModel.from_config(config).named_modules()} if known else ()
+    with torch.device('meta'):
+        names = {n for n, _ in AutoModel.from_config(config).named_modules()} if known else ()
     plan = (re.sub(r'\.t\d+$', '', n) for n in record['plan']) # of a block
     named = *plan, *record.get('heads', ()), *record.get('neurons', ())
     if odd := [*record.get('tied', ()), *(n for n in named if n not in names)]:

@@ -42,11 +42,14 @@ class RankPlan(dict):
             raise ValueError(f"the rank plan names {odd[0]!r}, which is none of the {len(shapes)} layers")
         super().__init__({n: check_count(r, f'the rank of {n}', most=min(shapes[n]), none=True)
             for n, r in ranks.items()})
-        self.shapes, self.error, self.gap = {n: tuple(int(o) for o in shapes[n]) for n in ranks}, error, gap
+        self.shapes = {n: tuple(int(o) for o in shapes[n]) for n in ranks}
+        self.error = error
+        self.gap = gap
         self.dense_weights = sum(m*n for m, n in self.shapes.values())
         self.weights = sum(rank_cost(r, *self.shapes[n]) for n, r in self.items())
 
-    def __reduce__(self): return RankPlan, (dict(self), self.shapes, self.error, self.gap)
+    def __reduce__(self):
+        return RankPlan, (dict(self), self.shapes, self.error, self.gap)
 
     @property
     def kept(self):
@@ -57,7 +60,8 @@ class RankPlan(dict):
         "Tabulate the plan to be read, with 'dense' where there is no rank."
         return self.table().assign(rank=[str(r) if r else 'dense' for r in self.values()])
     def _repr_html_(self): return self.shown().to_html(index=False, float_format='{:.3f}'.format)
-    def __str__(self): return self.shown().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
+    def __str__(self):
+        return self.shown().drop(columns='name').to_string(index=False, float_format='{:.3f}'.format)
 
 # %% ../../nbs/lowrank/plan.ipynb #feab2360
 @patch
@@ -113,8 +117,10 @@ def check_plan(
     plan:dict, # Module name, with or without the prefix of the base model -> rank, or None for left dense
 )->RankPlan: # The same ranks under full names, with the shapes of the modules
     "Check that `plan` fits `model`."
-    enc, names = Encoder(model).base, {k: full_name(model, k) for k in check_ranks(plan)}
-    with open_linears(enc): modules = {k: enc.get_submodule(n) for k, n in names.items()}
+    enc = Encoder(model).base
+    names = {k: full_name(model, k) for k in check_ranks(plan)}
+    with open_linears(enc):
+        modules = {k: enc.get_submodule(n) for k, n in names.items()}
     words = enc.get_input_embeddings()
     for k, m in modules.items():
         if m is not words and m not in getattr(words, 'tables', ()) and not isinstance(m, (nn.Linear, LowRankLinear)):
@@ -165,24 +171,32 @@ def own_configs(
     "Give a model configs of its own, since other models may share them."
     memo = {}
     for m in enc.modules():
-        if isinstance(getattr(m, 'config', None), PreTrainedConfig): m.config = copy.deepcopy(m.config, memo)
+        if isinstance(getattr(m, 'config', None), PreTrainedConfig):
+            m.config = copy.deepcopy(m.config, memo)
 
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
     from transformers import PreTrainedModel # takes seconds to import
-    view, plan, first, again = Encoder(model), plan_of(model), {}, {}
+    view = Encoder(model)
+    plan = plan_of(model)
+    first = {}
+    again = {}
     blocks = next((m.sizes for m in view.base.modules() if isinstance(m, BlockEmbedding)), None)
     sizes = dict(heads=view.pruned_heads, neurons=view.pruned_neurons, blocks=blocks)
-    enc, sizes = view.base, {k: v for k, v in sizes.items() if v}
+    enc = view.base
+    sizes = {k: v for k, v in sizes.items() if v}
     for n, m in enc.named_modules(remove_duplicate=False) if plan or sizes else ():
         twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
-        if twice and next(m.parameters(), None) is not None: again[n] = first[m]
+        if twice and next(m.parameters(), None) is not None:
+            again[n] = first[m]
     if again or '_tied_weights_keys' in vars(enc): declare_tied(enc, again)
-    if again: sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
+    if again:
+        sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
     own_configs(enc)
-    record, parts = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes), [m for m in enc.modules()
+    record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)
+    parts = [m for m in enc.modules()
         if isinstance(m, PreTrainedModel)]
     for m in parts: # what transformers does to weights before it writes them has no meaning for factors
         if plan or sizes: m._weight_conversions = []

@@ -91,7 +91,8 @@ def records_of(
     return check_records(getattr(Encoder(model).base.config, 'rank_bert', None), "the model's config")
 
 def _plain(value): # for JSON
-    if isinstance(value, RankPlan): return dict(ranks=value, shapes=value.shapes, error=value.error, gap=value.gap)
+    if isinstance(value, RankPlan):
+        return dict(ranks=value, shapes=value.shapes, error=value.error, gap=value.gap)
     if hasattr(value, 'asdict'): return value.asdict()
     return vars(value) if is_dataclass(value) else value
 
@@ -101,7 +102,8 @@ def write_record(
     older:list=None, # Records to put it behind; default: all but the last
 ):
     "Write a record into the config of a model."
-    enc, older = Encoder(model).base, records_of(model)[:-1] if older is None else older
+    enc = Encoder(model).base
+    older = records_of(model)[:-1] if older is None else older
     values = {f.name: _plain(getattr(record, f.name)) for f in fields(record)}
     entry = json_text({k: v for k, v in values.items() if v is not None}, default=lambda o: o.item())
     own_configs(enc)
@@ -138,7 +140,8 @@ def dense_sizes(
     if 'params' in known: return {k: known[k] for k in ('params', 'bytes')}
     enc = Encoder(model).base
     try:
-        with torch.device('meta'): whole = type(enc)(copy.deepcopy(enc.config)).to(enc.dtype)
+        with torch.device('meta'):
+            whole = type(enc)(copy.deepcopy(enc.config)).to(enc.dtype)
     except (ValueError, TypeError, RuntimeError, NotImplementedError): return None
     return dict(params=encoder_params(whole), bytes=encoder_params(whole, nbytes=True))
 

@@ -23,10 +23,13 @@ class Kind:
         moved = self.decide(a, 0) != self.decide(b, 0)
         return (moved.any(-1) if moved.ndim > 1 else moved) | ~b.isfinite().flatten(1).all(-1)
     def size(self, a): return a.new_ones(len(a))
-    def mean_divergence(self, a, b): return self.divergence(a, b).sum()/self.size(a).sum()
+    def mean_divergence(self, a, b):
+        return self.divergence(a, b).sum()/self.size(a).sum()
     def moved(self, a, b): return f'divergence from the dense model {a:.4g} -> {b:.4g} {self.measure}'
-    def draw(self, z, gen): return self.torch.randint(0, 2, z.shape, generator=gen).to(z)*2 - 1 # E[v v^T] = I
-    def gradient(self, z, y): return self.probabilities(z) - y.to(z).reshape(z.shape)
+    def draw(self, z, gen):
+        return self.torch.randint(0, 2, z.shape, generator=gen).to(z)*2 - 1 # E[v v^T] = I
+    def gradient(self, z, y):
+        return self.probabilities(z) - y.to(z).reshape(z.shape)
 
 # %% ../../nbs/models/answers.ipynb #an5w0009
 class SingleLabel(Kind):
@@ -37,21 +40,26 @@ class SingleLabel(Kind):
         return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True)
     def decide(self, p, least=.5): return p.argmax(-1)
     def label(self, p, names): return names[int(p.argmax())]
-    def divergence(self, a, b): return (a.softmax(-1)*(a.log_softmax(-1) - b.log_softmax(-1))).sum(-1)
-    def loss(self, z, y, reduction='mean', weight=None): return self.F.cross_entropy(z, y, weight, reduction=reduction)
+    def divergence(self, a, b):
+        return (a.softmax(-1)*(a.log_softmax(-1) - b.log_softmax(-1))).sum(-1)
+    def loss(self, z, y, reduction='mean', weight=None):
+        return self.F.cross_entropy(z, y, weight, reduction=reduction)
     def draw(self, z, gen): # E[v v^T] = diag(p) - p p^T
         p = z.softmax(-1)
         e = p.sqrt()*super().draw(z, gen)
         return e - p*e.sum(-1, keepdim=True)
-    def gradient(self, z, y): return z.softmax(-1) - self.F.one_hot(y.long(), z.shape[-1]).to(z)
+    def gradient(self, z, y):
+        return z.softmax(-1) - self.F.one_hot(y.long(), z.shape[-1]).to(z)
 
 # %% ../../nbs/models/answers.ipynb #an5w0012
 class MultiLabel(Kind):
     "Several labels at once, or none."
     name, answers, metrics = 'multi_label_classification', 'sets of labels', ['f1_micro', 'f1_macro']
-    def probabilities(self, z): return z.sigmoid() if hasattr(z, 'sigmoid') else 1/(1 + np.exp(-z))
+    def probabilities(self, z):
+        return z.sigmoid() if hasattr(z, 'sigmoid') else 1/(1 + np.exp(-z))
     def decide(self, p, least=.5): return (p > least)*1
-    def label(self, p, names): return [names[i] for i, v in enumerate(p) if v > .5]
+    def label(self, p, names):
+        return [names[i] for i, v in enumerate(p) if v > .5]
     def divergence(self, a, b):
         nats = lambda z: self.F.binary_cross_entropy_with_logits(z, a.sigmoid(), reduction='none')
         return (nats(b) - nats(a)).sum(-1)
@@ -64,13 +72,19 @@ class MultiLabel(Kind):
 # %% ../../nbs/models/answers.ipynb #an5w0015
 class Regression(Kind):
     "A number, or several."
-    name, answers, metrics, labelled = 'regression', 'predictions', ['pearson', 'spearman'], False
+    name = 'regression'
+    answers = 'predictions'
+    metrics = ['pearson', 'spearman']
+    labelled = False
     def probabilities(self, z): return z
-    def decide(self, p, least=.5): return p[..., 0] if p.shape[-1] == 1 else p
+    def decide(self, p, least=.5):
+        return p[..., 0] if p.shape[-1] == 1 else p
     def label(self, p, names): return self.decide(p).tolist()
-    def divergence(self, a, b): return (a - b).square().sum(-1)/2
+    def divergence(self, a, b):
+        return (a - b).square().sum(-1)/2
     def changed(self, a, b, tolerance=None):
-        if tolerance is not None: return ~((a - b).abs().amax(-1) <= tolerance)
+        if tolerance is not None:
+            return ~((a - b).abs().amax(-1) <= tolerance)
         raise ValueError("one output is a regression: give its tolerance, in units of the target")
     def loss(self, z, y, reduction='mean', weight=None):
         return self.F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction)
@@ -79,16 +93,22 @@ class Regression(Kind):
 class Embedding(Kind):
     "A vector, compared with others by a similarity."
     name, answers, labelled, method = 'embedding', 'embeddings', False, 'encode'
-    outputs, embeds, vector, similarity_name = ['sentence_embedding', 'last_hidden_state'], True, True, 'cosine'
+    outputs = ['sentence_embedding', 'last_hidden_state']
+    embeds = True
+    vector = True
+    similarity_name = 'cosine'
     measure, powers = 'of the mean squared length', dict(euclidean=2., manhattan=1.)
     def __init__(self, by=None): # As sentence-transformers calls it; None for that of the class
         if by not in (None, self.similarity_name): self.name, self.similarity_name = f'{by}_{self.name}', by
         self.angle = not self.vector or self.similarity_name == 'cosine'
         told = dict(cosine='', dot=' by dot product').get(self.similarity_name, f' by {self.similarity_name.title()} distance')
         self.neighbours = f'nearest neighbours{told}'
-    def unit(self, z): return self.F.normalize(z, dim=-1) if self.angle else z
-    def divergence(self, a, b): return (self.unit(a) - self.unit(b)).square().sum(-1)/2 # 1 - cosine, if of unit length
-    def size(self, a): return super().size(a) if self.angle else a.square().sum(-1)/2
+    def unit(self, z):
+        return self.F.normalize(z, dim=-1) if self.angle else z
+    def divergence(self, a, b):
+        return (self.unit(a) - self.unit(b)).square().sum(-1)/2 # 1 - cosine, if of unit length
+    def size(self, a):
+        return super().size(a) if self.angle else a.square().sum(-1)/2
     def moved(self, a, b):
         return f'mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}' if self.angle else super().moved(a, b)
     def changed(self, a, b, tolerance=None):
@@ -100,22 +120,31 @@ class Embedding(Kind):
         a, b = (self.similarity(o[asked], o[found]) for o in (a, b.nan_to_num(0, 0, 0)))
         return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
     def similarity(self, a, b): # (n, size) and (m, size) -> (n, m)
-        if self.similarity_name == 'cosine': a, b = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1)
-        if p := self.powers.get(self.similarity_name): return -self.torch.cdist(a, b, p)
+        if self.similarity_name == 'cosine':
+            a = self.F.normalize(a, dim=-1)
+            b = self.F.normalize(b, dim=-1)
+        if p := self.powers.get(self.similarity_name):
+            return -self.torch.cdist(a, b, p)
         return a @ b.T
     def pairwise(self, a, b): # twice (n, size) -> (n,)
-        if p := self.powers.get(self.similarity_name): return -(a - b).norm(p, dim=-1)
+        if p := self.powers.get(self.similarity_name):
+            return -(a - b).norm(p, dim=-1)
         return (self.unit(a)*self.unit(b)).sum(-1)
 
 # %% ../../nbs/models/answers.ipynb #an5w0032
 class SparseEmbedding(Embedding):
     "A weight for every word of a vocabulary."
-    name, answers, vector, exported, similarity_name = 'sparse_embedding', 'sparse embeddings', False, False, 'dot'
+    name = 'sparse_embedding'
+    answers = 'sparse embeddings'
+    vector = False
+    exported = False
+    similarity_name = 'dot'
 
 class MultiVectorEmbedding(Embedding):
     "A vector for every token."
     name, answers, vector, exported = 'multi_vector_embedding', 'embeddings of tokens', False, False
-    def divergence(self, a, b): return super().divergence(a, b).sum(-1)/(a != 0).any(-1).sum(-1).clamp_min(1)
+    def divergence(self, a, b):
+        return super().divergence(a, b).sum(-1)/(a != 0).any(-1).sum(-1).clamp_min(1)
     def similarity(self, a, b):
         a, b, empty = self.F.normalize(a, dim=-1), self.F.normalize(b, dim=-1), (b == 0).all(-1)[:, None]
         return self.torch.stack([(o @ b.mT).masked_fill(empty, -self.torch.inf).amax(-1).sum(-1) for o in a])
@@ -124,7 +153,8 @@ class MultiVectorEmbedding(Embedding):
 class Tags(SingleLabel):
     "One of several classes for every word of a text."
     name, answers, method, tokens = 'token_classification', "texts' tags", 'tag', True
-    def divergence(self, a, b): return super().divergence(a, b).sum(-1)
+    def divergence(self, a, b):
+        return super().divergence(a, b).sum(-1)
 
 class MaskedWords(Tags):
     "A word of the vocabulary for every token."
@@ -144,7 +174,8 @@ def word_starts(
     unknown:int=None, # Id of an unknown piece, which begins a word of a text
 )->np.ndarray: # (length,), 1 for a first piece
     "Find the tokens that carry a label."
-    res, before = np.zeros(len(e.ids), int), None
+    res = np.zeros(len(e.ids), int)
+    before = None
     for i, (special, word, (start, _)) in enumerate(zip(e.special_tokens_mask, e.word_ids, e.offsets)):
         if not isinstance(text, str): first = word != before
         elif e.ids[i] == unknown: first = True
@@ -195,9 +226,11 @@ def kind_of(
     config:dict, # What config.json holds, or the `vars` of a configuration
 )->str: # Key of `KINDS`; None for a head that chooses among texts
     "Tell what a model answers."
-    if known := next((SENTENCE_KINDS[o] for o in sentences if SENTENCE_KINDS.get(o)), None): return known
+    if known := next((SENTENCE_KINDS[o] for o in sentences if SENTENCE_KINDS.get(o)), None):
+        return known
     if any(o in name for o in NOT_COMPARED): return None
-    if head := next((v for k, v in _HEADS.items() if k in name), None): return head
+    if head := next((v for k, v in _HEADS.items() if k in name), None):
+        return head
     if name.endswith('Model'): return 'embedding'
     labels = config.get('id2label') or range(config.get('num_labels', 2))
     if len(labels) == 1 and ('CrossEncoder' in sentences or 'sentence_transformers' in config): return 'ranking' # older folders

@@ -37,14 +37,16 @@ def get_pretrained_model(
     **overrides, # Settings of the model's configuration to change, such as `vocab_size`
 )->nn.Module: # Sequence classifier in float32; `.weights_from` says where its weights came from
     "Get an encoder with a classification head."
-    saved, task = as_saved(model_name), re.sub('[-_]', '', str(task_name)).lower()
+    saved = as_saved(model_name)
+    task = re.sub('[-_]', '', str(task_name)).lower()
     name = str(model_name) if saved else hub_name(str(model_name))
     if num_labels is None and task not in GLUE_NUM_LABELS:
         raise ValueError(f"task {task_name!r} is not one of {', '.join(GLUE_NUM_LABELS)}: for another pass num_labels")
     n = GLUE_NUM_LABELS[task] if num_labels is None else check_count(num_labels, 'num_labels')
     if pretrained is not False:
         if saved: return record_origin(_load_model(saved, n, overrides), f'folder: {name}')
-        try: return record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
+        try:
+            return record_origin(*cached_or_hub(lambda **kw: _load_model(name, n, overrides, **kw), name))
         except OSError as e:
             if pretrained or name not in BERT_CONFIGS: raise
             warnings.warn(f'The weights of {name} are RANDOM, not pretrained. {e}. '
@@ -101,7 +103,8 @@ def get_wrapped_model(
     return BertWrapper(get_pretrained_model(model_name, task_name, num_labels, pretrained, **overrides))
 
 # %% ../../nbs/models/base_models.ipynb #fa34d196
-def _bert_shape(l, h): return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
+def _bert_shape(l, h):
+    return dict(hidden_size=h, num_hidden_layers=l, num_attention_heads=h//64, intermediate_size=4*h)
 
 BERT_CONFIGS = {f'prajjwal1/bert-{n}': _bert_shape(l, h)
                 for n, l, h in (('tiny', 2, 128), ('mini', 4, 256), ('small', 4, 512))}

@@ -32,7 +32,8 @@ def split_batch(
     x = {k: v for k, v in x.items() if torch.is_tensor(v)}
     given = [x.pop(k) for k in ('labels', 'label') if k in x]
     y = given[0] if y is None and given else y
-    if torch.is_tensor(y) and y.ndim == 2 and (y == -100).any(): x['label_mask'], y = (y != -100).long(), None # tags
+    if torch.is_tensor(y) and y.ndim == 2 and (y == -100).any():
+        x['label_mask'], y = (y != -100).long(), None # tags
     return x, y
 
 # %% ../../nbs/models/batches.ipynb #538d6730
@@ -44,9 +45,11 @@ def _texts_of(batch):
     if mask.ndim != 2: raise ValueError(f"attention_mask must have shape (batch, length), got {tuple(mask.shape)}")
     take = lambda v, i, start, end: v[i, start:end] if v.ndim >= 2 and v.shape[1] == length else v[i]
     at = torch.arange(1, length + 1, device=mask.device)
-    starts, ends = length - (mask.bool()*at.flip(0)).amax(1), (mask.bool()*at).amax(1) # of the text; no text ends at 0
+    starts = length - (mask.bool()*at.flip(0)).amax(1)
+    ends = (mask.bool()*at).amax(1) # of the text; no text ends at 0
     for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist())):
-        if end: yield {k: take(v, i, start, end) for k, v in x.items()}, None if y is None else y[i]
+        if end:
+            yield {k: take(v, i, start, end) for k, v in x.items()}, None if y is None else y[i]
 
 def each_text(
     batches, # Any iterable of batches
@@ -84,10 +87,12 @@ def batches_of_texts(
         tokenise = partial(tok, padding=True, truncation=True, max_length=longest, return_tensors='pt', is_split_into_words=words)
     kind, queries, batches = enc.kind, {}, []
     for i in range(0, len(items), bs):
-        x, some = tokenise(items[i:i + bs]), items[i:i + bs]
+        x = tokenise(items[i:i + bs])
+        some = items[i:i + bs]
         if kind == 'token_classification':
-            if not tok.is_fast: raise ValueError(f'tags belong to words, and {type(tok).__name__} does not tell where '
-                'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
+            if not tok.is_fast:
+                raise ValueError(f'tags belong to words, and {type(tok).__name__} does not tell where '
+                    'these begin: load the fast tokenizer of the model, or pass batches with labels, -100 where there is none')
             prefix = getattr(tok.backend_tokenizer.model, 'continuing_subword_prefix', None)
             starts = [word_starts(*o, prefix, tok.unk_token_id) for o in zip(x.encodings, some)]
             x['label_mask'] = torch.tensor(np.array(starts))
@@ -107,7 +112,8 @@ def check_data(
         data = file_texts(data) or data
     odd = next((text for kinds, text in _NO_DATA.items() if isinstance(data, kinds)), None)
     if hasattr(type(data), 'columns'): odd = "a frame: pass one of its columns, as in frame['text']"
-    if not isinstance(data, Iterable) or getattr(data, 'ndim', 1) == 0: odd = short_repr(data)
+    if not isinstance(data, Iterable) or getattr(data, 'ndim', 1) == 0:
+        odd = short_repr(data)
     if odd: raise TypeError(f"expected a list of texts, or an iterable of batches, got {odd}")
     first = [*islice(data, 1)] if isinstance(data, (Collection, Iterator)) and not isinstance(data, Mapping) else []
     if isinstance(data, Iterator): data = chain(first, data)
@@ -135,7 +141,8 @@ def warn_few(
 ):
     "Warn if texts have fewer tokens than each layer has inputs, or are fewer than 32."
     if not texts: return
-    n, tokens = len(texts), sum(split_batch(o)[0]['attention_mask'].sum().item() for o in texts)
+    n = len(texts)
+    tokens = sum(split_batch(o)[0]['attention_mask'].sum().item() for o in texts)
     inputs = min(l.shape[1] for l in linears(model))
     if n >= (enough := max(32, math.ceil(inputs*n/tokens))): return
     warnings.warn(f"{n} text{'s'*(n > 1)} with {tokens:,} tokens in all {'are' if n > 1 else 'is'} too few to say "
@@ -159,7 +166,8 @@ def choose_texts(
     rows = list(each_text(batches, None if whole else among*n_samples))
     groups = group_numbers(rows)
     order = torch.randperm(max(groups, default=-1) + 1, generator=torch.Generator().manual_seed(seed))
-    if len(order) < len(rows): order = order.argsort()[groups].argsort(stable=True) # the candidates of a query together
+    if len(order) < len(rows):
+        order = order.argsort()[groups].argsort(stable=True) # the candidates of a query together
     alone = lambda x: {k: v[None] for k, v in x.items()}
     chosen = (rows[i] for i in sorted(order[:n_samples].tolist()))
     return [alone(x) if y is None else (alone(x), torch.as_tensor(y)[None]) for x, y in chosen]
@@ -184,7 +192,8 @@ def judges(
     "Split texts so that whatever learns from them, or from some of them, leaves out the same eighth."
     sums = text_sums(rows)
     n = len({*sums})
-    if apart is None: apart = {*sorted({*sums})[:min(max(1, n//8), n - 1, most or n)]}
+    if apart is None:
+        apart = {*sorted({*sums})[:min(max(1, n//8), n - 1, most or n)]}
     return tuple([i for i, k in enumerate(sums) if (k in apart) == which] for which in (False, True))
 
 # %% ../../nbs/models/batches.ipynb #draw0002
@@ -198,7 +207,8 @@ def draw_texts(
     pool = choose_texts(batches, n_samples and among*n_samples, seed, 1)
     rows = list(each_text(pool))
     learn, apart = judges(rows, n_samples and max(1, n_samples//8))
-    sizes, order = torch.tensor([len(x['attention_mask']) for x, _ in rows]), torch.tensor(learn, dtype=torch.long)
+    sizes = torch.tensor([len(x['attention_mask']) for x, _ in rows])
+    order = torch.tensor(learn, dtype=torch.long)
     order = order[torch.randperm(len(learn), generator=torch.Generator().manual_seed(seed))]
     tokens = sizes.sort(descending=True)[0][:n_samples].sum() - sizes[apart].sum()
     if sizes[learn].sum() > tokens:
@@ -233,7 +243,8 @@ def buckets(
     **padding # As for `collate`
 ):
     "Yield batches `(dict, y)` of texts of similar length."
-    rows, size = iter(rows), lambda r: len(r[0]['attention_mask'])
+    rows = iter(rows)
+    size = lambda r: len(r[0]['attention_mask'])
     while held := sorted(islice(rows, ahead), key=size):
         pack = held[:1]
         for r in held[1:]:
@@ -274,7 +285,9 @@ class TextTokens:
         mask:torch.Tensor, # Attention mask `(texts, length)`, 0 for padding
         batch_first:bool=True, # Are activations (texts, length, features)? XLNet's are (length, texts, features)
     ):
-        self.mask, self.n, self.batch_first = mask.bool(), int(mask.bool().sum()), batch_first
+        self.mask = mask.bool()
+        self.n = int(mask.bool().sum())
+        self.batch_first = batch_first
         self.index = None if self.n == mask.numel() else self.mask.flatten().nonzero().squeeze(1)
 
     def turned(self, t):

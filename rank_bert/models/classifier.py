@@ -20,7 +20,8 @@ from .base_models import get_pretrained_model
 from .embedder import masked_mean
 
 # %% ../../nbs/models/classifier.ipynb #ac499364
-def _vectors_at(x, places): return x[torch.arange(len(x), device=x.device), places]
+def _vectors_at(x, places):
+    return x[torch.arange(len(x), device=x.device), places]
 
 POOLINGS = dict(
     mean=masked_mean,
@@ -58,7 +59,8 @@ class PooledConfig(PreTrainedConfig):
     def _is_passed_on(self, k):
         if 'encoder' not in self.__dict__ or k in ('encoder', 'pooling', 'dropout'): return False
         cls = type(self.encoder)
-        if cls not in _SETTINGS: _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PreTrainedConfig())}
+        if cls not in _SETTINGS:
+            _SETTINGS[cls] = {*vars(cls()), *cls.attribute_map} - {*vars(PreTrainedConfig())}
         return k in _SETTINGS[cls]
     def __getattr__(self, k):
         if self._is_passed_on(k): return getattr(self.encoder, k)

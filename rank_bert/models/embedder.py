@@ -26,7 +26,8 @@ def text_inputs(
     "Tokenise texts as a sentence encoder does, with its default prompt."
     prompt, = prompted(model, [''])
     x = dict(model.preprocess(texts, prompt=prompt or None))
-    if 'prompt_length' in x: x['prompt_length'] = torch.full((len(texts),), int(x['prompt_length']))
+    if 'prompt_length' in x:
+        x['prompt_length'] = torch.full((len(texts),), int(x['prompt_length']))
     return {k: v for k, v in x.items() if torch.is_tensor(v)}
 
 # %% ../../nbs/models/embedder.ipynb #f7201958
@@ -55,7 +56,8 @@ def embedding_features(
         out = dict(st({k: v.to(st.device) for k, v in x.items()}))
     if 'sentence_embedding' not in out and not is_a(st, 'MultiVectorEncoder'):
         raise ValueError(f"{', '.join(type(m).__name__ for m in st)} give no sentence_embedding: add a Pooling module")
-    if (size := getattr(st, 'truncate_dim', None)): out['sentence_embedding'] = out['sentence_embedding'][..., :size]
+    if (size := getattr(st, 'truncate_dim', None)):
+        out['sentence_embedding'] = out['sentence_embedding'][..., :size]
     return out
 
 # %% ../../nbs/models/embedder.ipynb #3f34b208

@@ -242,7 +242,8 @@ def tokenizer(self:Encoder): # Tokenizer
     "Find the tokenizer of a model: its own, or the one beside its weights."
     from transformers import AutoTokenizer, PreTrainedConfig # take a second to import
     own = getattr(self.model, 'tokenizer', None), getattr(self.base, 'tokenizer', None)
-    if (tok := next((o for o in own if o is not None), None)) is not None: return tok
+    if (tok := next((o for o in own if o is not None), None)) is not None:
+        return tok
     name = self.base.name_or_path
     try: tok, saved = AutoTokenizer.from_pretrained(name), PreTrainedConfig.get_config_dict(name)[0]
     except (OSError, ValueError, TypeError) as e:
@@ -278,7 +279,8 @@ def random_ids(self:Encoder,
 )->torch.Tensor: # (bs, length)
     "Draw the tokens of a batch; raise `ValueError` if the model has fewer positions."
     check_length(self.base.config.to_dict(), length, 'length')
-    words, gen = self.base.get_input_embeddings().num_embeddings, torch.Generator().manual_seed(seed)
+    words = self.base.get_input_embeddings().num_embeddings
+    gen = torch.Generator().manual_seed(seed)
     return torch.randint(words, (bs, length), generator=gen)
 
 # %% ../../nbs/models/encoder.ipynb #5dac06e7
@@ -305,8 +307,10 @@ def sentence_encoder(
     "Find what embeds texts in a model; raise `ValueError` if it does not start with a text encoder, or is unknown."
     found = next((m for m in model.modules() if sentence_class_of(m)), None) # the outermost
     if found is None: return None
-    if SENTENCE_KINDS[sentence_class_of(found)] is None: return refuse_modules([type(m).__name__ for m in found])
-    first, names = found[0], [type(m).__name__ for m in found]
+    if SENTENCE_KINDS[sentence_class_of(found)] is None:
+        return refuse_modules([type(m).__name__ for m in found])
+    first = found[0]
+    names = [type(m).__name__ for m in found]
     odd = [n for m, n in zip(found, names) if is_a(m, 'Router') or is_a(m, 'Asym')]
     if odd or not is_a(first, 'Transformer'):
         raise ValueError(f"a {sentence_class_of(found)} must start with one transformers encoder, got {', '.join(names)}: "
@@ -331,7 +335,8 @@ def prompts(self:Encoder)->dict: # Name -> prompt; empty where one of them, the 
 def kind_by_similarity(kind, st): # Key of `KINDS` by the class of a model, and the model -> key
     "Go by the similarity that a model names; of vectors of length 1 all but Manhattan's order texts as the cosine does."
     by = getattr(st, 'similarity_fn_name', None)
-    if kind == 'embedding' and by != 'manhattan' and is_a(st[-1], 'Normalize') and not st.truncate_dim: return kind
+    if kind == 'embedding' and by != 'manhattan' and is_a(st[-1], 'Normalize') and not st.truncate_dim:
+        return kind
     key = kind if by == KINDS[kind].similarity_name else f'{by}_{kind}'
     return key if key in KINDS else kind
 

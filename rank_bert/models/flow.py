@@ -30,7 +30,9 @@ class FlowTrace(TorchFunctionMode):
     "Note on each tensor what it is made of, and for each linear layer what it reads."
     def __init__(self):
         super().__init__()
-        self.reads, self.readers, self.calls = {}, defaultdict(set), Counter() # of a layer: what it reads, its readers
+        self.reads = {}
+        self.readers = defaultdict(set)
+        self.calls = Counter() # of a layer: what it reads, its readers
         self.positions = {} # layer -> whom it meets
         self.sizes, self.batch_first = set(), True
 

@@ -42,7 +42,9 @@ class SavedModel:
     def __init__(self,
         folder:str|Path, # Folder of the model
     ):
-        self.name, self.path, self.held = str(folder), expanded(folder), {}
+        self.name = str(folder)
+        self.path = expanded(folder)
+        self.held = {}
         self.ranks = False # as `take` says
     def __str__(self): return self.name
     def __repr__(self): return f'SavedModel({self.name!r})'
@@ -71,8 +73,10 @@ class SavedModel:
                 f".save_pretrained('{self}-{one}') makes its folder")
         elif own:
             f = p/'modules.json'
-            with named_errors(f): inner, kind = (self.read(f, list)[0][k] for k in ('path', 'type'))
-            if (p/inner).resolve().parent == p.resolve() and (p/inner/'config.json').is_file(): return p/inner
+            with named_errors(f):
+                inner, kind = (self.read(f, list)[0][k] for k in ('path', 'type'))
+            if (p/inner).resolve().parent == p.resolve() and (p/inner/'config.json').is_file():
+                return p/inner
             why = f"must start with one transformers encoder, got {kind.rpartition('.')[2]}"
         elif (f := p/'adapter_config.json').is_file():
             base = str(self.read(f).get('base_model_name_or_path'))
@@ -153,14 +157,16 @@ def sentence_class_in(
     "Tell which class of sentence-transformers saved a model."
     if not modules: return None
     saved = str((read(about) if about else {}).get('model_type', 'SentenceTransformer'))
-    if saved == 'CrossEncoder': refuse_modules([o['type'].rpartition('.')[2] for o in read(modules, list)])
+    if saved == 'CrossEncoder':
+        refuse_modules([o['type'].rpartition('.')[2] for o in read(modules, list)])
     return saved
 
 @once
 def sentence_class(self:SavedModel)->str: # None if another library saved it
     "Tell which class of sentence-transformers saved the model."
-    files = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
-    with named_errors(self): return sentence_class_in(*(f if f.is_file() else None for f in files), self.read)
+    modules, about = (self.path/o for o in ('modules.json', 'config_sentence_transformers.json'))
+    if not modules.is_file(): return None
+    with named_errors(self): return sentence_class_in(modules, about if about.is_file() else None, self.read)
 
 @once
 def routes(self:SavedModel)->list: # Names; empty without a Router
@@ -220,8 +226,9 @@ def check_records(
         raise ValueError(f"the entry rank_bert of {place} is no list of records of compressions: it is damaged or another "
             "library's, so remove it, or compress the model again")
     for o in records:
-        if o['version'] != RECORD_VERSION: raise ValueError(f"a record in {place} has version {o['version']!r}, not "
-            f"{RECORD_VERSION}: update rank_bert, or compress the model again")
+        if o['version'] != RECORD_VERSION:
+            raise ValueError(f"a record in {place} has version {o['version']!r}, not "
+                f"{RECORD_VERSION}: update rank_bert, or compress the model again")
     return records
 
 # %% ../../nbs/models/folder.ipynb #f01drec4
@@ -269,10 +276,12 @@ def check_weights(self:SavedModel)->list: # Files
         raise FileNotFoundError(f'{self} was exported, and holds a graph instead of weights: predict with it, or '
                                 'pass the folder that it was exported from')
     f, found = self.path/'modules.json', []
-    with named_errors(f): modules = {self.path/o['path'] for o in self.read(f, list)} if self.sentence_class else set()
+    with named_errors(f):
+        modules = {self.path/o['path'] for o in self.read(f, list)} if self.sentence_class else set()
     for folder in sorted({self.encoder} | modules):
         for f in folder.glob('*.index.json'):
-            with named_errors(f): names = {str(o) for o in self.read(f)['weight_map'].values()}
+            with named_errors(f):
+                names = {str(o) for o in self.read(f)['weight_map'].values()}
             if odd := sorted(o for o in names if Path(o).name != o):
                 raise ValueError(f'{f}: the weights in {odd[0]} are not in this folder')
         files = sorted(folder.glob('*.safetensors')) or sorted(folder.glob('*.bin'))
@@ -317,7 +326,8 @@ def dense(self:SavedModel)->SavedModel: # None if nothing says so, or that folde
 def texts_per_row(self:SavedModel)->int: # 1 or 2; None if its folder does not tell
     "Count the texts in a row of what the model was fine-tuned on."
     if n := self.manifest.get('texts'): return n
-    task, own = self.settings.get('task'), self.settings.get('text_cols')
+    task = self.settings.get('task')
+    own = self.settings.get('text_cols')
     if isinstance(own, list) and len(own) in (1, 2): return len(own)
     return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
 
@@ -325,13 +335,16 @@ def texts_per_row(self:SavedModel)->int: # 1 or 2; None if its folder does not t
 def longest(self:SavedModel,
     named:int=None, # What you name
     own:int=None, # What the opened model says, as those of sentence-transformers do
+    tokenizer=None, # Another tokenizer than the model's
 )->int: # In tokens: what you name, what the model says or was fine-tuned on, or 128
     "Choose how many tokens of a text the model reads; raise `ValueError` if it has no positions for what you name."
     from rank_bert.settings import option # imports fastcore
     saved = self.settings.get('max_length')
     length = named or own or saved and check_count(saved, f"max_length in {self.path/'results.json'}")
-    tok = self.path/'tokenizer_config.json'
-    if not length: length = default_length(self.read(tok).get('model_max_length') if tok.is_file() else None)
+    if not length:
+        f = self.path/'tokenizer_config.json'
+        told = self.read(f).get('model_max_length') if f.is_file() else None
+        length = default_length(tokenizer.model_max_length if tokenizer else told)
     return check_length(self.config, length, named and option('max_length'))
 
 # %% ../../nbs/models/folder.ipynb #f01dknd2
@@ -415,7 +428,8 @@ _OWN = dict(data=check_text,
 def rows(self:SavedModel)->dict: # For `rows_learner`; empty if the folder does not tell
     "Find the rows that the model was fine-tuned on."
     saved, f = self.settings, self.path/'results.json'
-    if saved.get('task'): return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
+    if saved.get('task'):
+        return dict(task=str(saved['task']), source=str(saved.get('source') or 'hub'))
     if not (data := saved.get('data')): return {}
     check_fields(saved, f'the settings in {f}', _OWN)
     dropped = dict(drop_empty=True) if saved.get('drop_empty') is True else {}
@@ -438,4 +452,5 @@ def tokenizer(self:SavedModel)->Path: # Folder; None without a tokenizer
     for folder in dict.fromkeys((self.path, self.encoder)):
         for o in _TOKENIZER_JSON:
             if (folder/o).exists(): self.read(folder/o, most=2**28)
-        if any((folder/o).exists() for o in (*_TOKENIZER_JSON, *_VOCABULARIES)): return folder
+        if any((folder/o).exists() for o in (*_TOKENIZER_JSON, *_VOCABULARIES)):
+            return folder

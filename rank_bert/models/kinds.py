@@ -26,7 +26,8 @@ def check_head(
     "Raise `ValueError` for a head that chooses among texts: its predictions cannot be compared."
     enc = Encoder(model).base
     kind = type(enc).__name__
-    if (odd := next((v for k, v in NOT_COMPARED.items() if k in kind), None)) is None: return enc
+    if (odd := next((v for k, v in NOT_COMPARED.items() if k in kind), None)) is None:
+        return enc
     raise ValueError(f"{kind} {odd}, which we do not compare: {_encoder_alone(enc)}")
 
 def _encoder_alone(enc):
@@ -41,10 +42,12 @@ def prediction_of(
     enc = Encoder(model)
     if (kind := enc.kind) and KINDS[kind].embeds: return embed(model, x), kind
     base, out = check_head(model), enc(x)
-    if kind == 'question_answering': z = torch.stack([out['start_logits'], out['end_logits']], -1)
+    if kind == 'question_answering':
+        z = torch.stack([out['start_logits'], out['end_logits']], -1)
     elif (z := out.get('logits')) is None:
         raise ValueError(f"{type(base).__name__} gives no logits to compare: {_encoder_alone(base)}")
-    if z.ndim < 3: return z, kind if kind == 'ranking' else head_kind(base.config.problem_type, z.shape[-1])
+    if z.ndim < 3:
+        return z, kind if kind == 'ranking' else head_kind(base.config.problem_type, z.shape[-1])
     kind = kind if KINDS[kind].tokens else 'token_classification'
     mask = x.get('label_mask', x['attention_mask']).to(z.device)
     return z.masked_fill(mask[..., None] == 0, KINDS[kind].fill), kind
@@ -79,9 +82,11 @@ def predictions(
         with ExitStack() as stack:
             for m in models: stack.enter_context(frozen(m))
             outs = [prediction_of(m, x) for m in models]
-        zs, kind = [z for z, _ in outs], outs[0][1]
+        zs = [z for z, _ in outs]
+        kind = outs[0][1]
         if kind != 'ranking': yield zs, kind, mask
-        else: held.append((*zs, x.get('group', torch.arange(len(mask)) - sum(len(o[0]) for o in held) - len(mask))))
+        else:
+            held.append((*zs, x.get('group', torch.arange(len(mask)) - sum(len(o[0]) for o in held) - len(mask))))
     if held:
         *zs, group = map(torch.cat, zip(*held)) # the candidates of a query may be in several packs
         yield [by_group(z, group) for z in zs], 'ranking', None
@@ -94,7 +99,8 @@ def mean_divergence(
     total = n = 0
     for a, b, kind, mask in predicted:
         row, a = KINDS[kind], a.double()
-        total, n = total + row.divergence(a, b.double()).sum().item(), n + row.size(a).sum().item()
+        total = total + row.divergence(a, b.double()).sum().item()
+        n = n + row.size(a).sum().item()
     if not n: raise ValueError('no text to measure on: the batches are empty')
     return total/n
 

@@ -24,7 +24,7 @@ from ..io import expanded, hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
 from .encoder import Encoder, is_a, sentence_encoder
 from .hooks import set_attr
-from .folder import as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
+from .folder import SavedModel, as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
 
 # %% ../../nbs/models/opener.ipynb #de93f952
 class _Chatter:
@@ -186,7 +186,7 @@ def hub_sentence_class(name, **kwargs): # for `hf_hub_download`
 
 def _load(name, pooled, **kwargs):
     "Load a folder or name in the class that saved it, without running code that comes with it."
-    saved = as_saved(name)
+    saved = name if isinstance(name, SavedModel) else None
     kind = saved.sentence_class if saved else hub_sentence_class(name, **kwargs)
     if kind is None:
         config = load_config(name, **kwargs)

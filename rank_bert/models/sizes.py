@@ -18,13 +18,15 @@ def parameter_parts(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # 'linear', 'embeddings', 'head' and 'other' -> dict of name -> parameter
     "Sort the parameters of a model by what they are for."
-    enc, names = Encoder(model).base, {l.name for l in linears(model)}
+    enc = Encoder(model).base
+    names = {l.name for l in linears(model)}
     base = {id(p) for p in enc.base_model.parameters()}
     blocks = tuple({re.match(r'.*?(?=\d+\.)', n).group() for n in names})
     prefix = '' if enc.base_model is enc else f'{enc.base_model_prefix}.'
     def part(n, p):
         owner, _, last = re.sub(r'\.parametrizations\.weight\.\w+$', '.weight', n).rpartition('.')
-        layers, own = {owner, owner.removesuffix('.up'), owner.removesuffix('.down')} & names, n.removeprefix(prefix)
+        layers = {owner, owner.removesuffix('.up'), owner.removesuffix('.down')} & names
+        own = n.removeprefix(prefix)
         if f'{n}.linear' in names or last == 'weight' and layers: return 'linear'
         if n.startswith(blocks): return 'other'
         if id(p) not in base or own.startswith('pooler'): return 'head'
@@ -48,7 +50,8 @@ def encoder_params(
 )->dict: # linear (weights), embeddings, head (pooler and classifier), other (biases, norms), total
     "Count the parameters of a model by part."
     def count(ps, n, p):
-        size, owner = p.element_size() if nbytes else 1, re.sub(r'(up|down)\.weight$', '', n)
+        size = p.element_size() if nbytes else 1
+        owner = re.sub(r'(up|down)\.weight$', '', n)
         up, down = (ps.get(f'{owner}{k}.weight') for k in ('up', 'down'))
         if not dense or up is None or down is None: return size*p.numel()
         return size*(up.numel()*down.numel()//up.shape[1]**2) if p is up else 0

@@ -46,7 +46,8 @@ def search_scores(
 )->pd.DataFrame: # A row a query: ndcg@10, mrr@10, recall@10, recall@100
     "Score a search."
     queries, docs = (torch.as_tensor(np.asarray(z, np.float32)) for z in (queries, docs))
-    place, rows = {k: i for i, k in enumerate(task.corpus)}, {}
+    place = {k: i for i, k in enumerate(task.corpus)}
+    rows = {}
     if (len(queries), len(docs)) != (len(task.qrels), len(place)):
         raise ValueError(f'{len(queries):,} queries and {len(docs):,} documents, where the task has {len(task.qrels):,} '
             f'judged queries and {len(place):,} documents')
@@ -59,7 +60,8 @@ def search_scores(
             if k in place: grades[place[k]] = v
         lost = [v for k, v in judged.items() if k not in place]
         found = KINDS[kind].similarity(q[None], docs)[0].numpy()
-        if name in own: grades, found = (np.delete(o, own[name]) for o in (grades, found))
+        if name in own:
+            grades, found = (np.delete(o, own[name]) for o in (grades, found))
         rows[name] = rank_scores(grades, found, lost)
     return pd.DataFrame.from_dict(rows, orient='index')
 
@@ -92,13 +94,15 @@ def compare_search(
 )->pd.DataFrame: # Rows: dense, whole (both sides small), queries only (old index)
     "Score what a smaller sentence encoder finds, whole and with the queries alone, and the change of ndcg@10 from dense."
     (q, d), (p, c) = [[encode_search(m, task, s, progress) for s in ('query', 'document')] for m in (dense, small)]
-    found, how = {'dense': (q, d), 'whole': (p, c), 'queries only': (p, d)}, (task, kind_of(dense), keep_self)
+    found = {'dense': (q, d), 'whole': (p, c), 'queries only': (p, d)}
+    how = (task, kind_of(dense), keep_self)
     rows = {k: search_scores(*o, *how) for k, o in found.items()}
     res = pd.DataFrame({k: v.mean() for k, v in rows.items()}).T
     for k, v in list(rows.items())[1:]:
         change = (v['ndcg@10'] - rows['dense']['ndcg@10']).to_numpy()
         res.loc[k, 'of dense'] = res.loc[k, 'ndcg@10']/res.loc['dense', 'ndcg@10']
         low = high = change.mean()
-        if change.std(): low, high = bootstrap([change], np.mean, n_resamples=2000, rng=seed, method='percentile').confidence_interval
+        if change.std():
+            low, high = bootstrap([change], np.mean, n_resamples=2000, rng=seed, method='percentile').confidence_interval
         res.loc[k, ['low', 'high']] = low, high
     return res

@@ -27,7 +27,8 @@ def encode_texts(
         raise ValueError(f"{type(Encoder(model).base).__name__} gives no dense embeddings: pass a sentence encoder")
     if odd := [t for t in texts if not isinstance(t, str)]:
         raise TypeError(f"texts must be strings, got {odd[0]!r:.60} ({type(odd[0]).__name__})")
-    order, rows = sorted(range(len(texts)), key=lambda i: -len(texts[i])), []
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    rows = []
     with frozen(model):
         for k, x in enumerate(batches_of_texts(model, [texts[i] for i in order], bs)):
             if len(empty := (x['attention_mask'].sum(1) == 0).nonzero()):
@@ -63,17 +64,22 @@ def compare_embeddings(
     kind:str='embedding', # Key of `KINDS`, which says by what similarity
 )->dict: # Scores, 1 for embeddings that are the same
     "Score how well one set of embeddings stands in for another."
-    row, (a, b) = KINDS[kind], (torch.as_tensor(z).float() for z in (dense, small))
+    row = KINDS[kind]
+    (a, b) = (torch.as_tensor(z).float() for z in (dense, small))
     if a.shape != b.shape or len(a) < k + 2:
         raise ValueError(f"expected embeddings of the same shape for at least {k + 2} texts, got {tuple(a.shape)} and "
             f"{tuple(b.shape)}")
-    cosine, n, scores = F.cosine_similarity(a, b), len(a), {}
+    cosine = F.cosine_similarity(a, b)
+    n = len(a)
+    scores = {}
     i, j = torch.triu_indices(n, n, 1) if n*(n - 1)//2 <= pairs else torch.randint(n, (2, pairs),
         generator=torch.Generator().manual_seed(42))
     i, j = i[i != j], j[i != j]
-    truth, right = row.pairwise(a[i], a[j]), nearest(a, a, k, kind)
+    truth = row.pairwise(a[i], a[j])
+    right = nearest(a, a, k, kind)
     for name, index in dict(_own=b, _across=a).items():
-        found, overlap = nearest(b, index, k, kind), lambda x, y: (x[:, :, None] == y[:, None]).any(-1).float().mean().item()
+        found = nearest(b, index, k, kind)
+        overlap = lambda x, y: (x[:, :, None] == y[:, None]).any(-1).float().mean().item()
         scores |= {f'nearest{name}': overlap(found[:, :1], right[:, :1]), f'neighbours{name}': overlap(found, right),
             f'pairs{name}': float(spearmanr(truth, row.pairwise(b[i], index[j])).statistic)}
     if not row.angle: scores |= dict(divergence=row.mean_divergence(a, b).item())

@@ -85,7 +85,8 @@ def export(
                     f"{', '.join(map('-'.join, folders))}", 'an engine and a precision by name, or fewer texts')
             settings[k] = write_candidate(source, graph, traced, f, *k, form.processor)
         kept = check_guarantee(truth, folders, texts, config, size[0], met) if config.max_changed else folders
-        if len(candidates) > 1: best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
+        if len(candidates) > 1:
+            best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
         else:
             (best,), measured = candidates, {}
             if best[1] != 'fp32' and form.processor in (None, this_processor()):
@@ -174,7 +175,8 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
 # %% ../../nbs/ship/export.ipynb #exp0w008
 def check_ids(enc, tokenizer):
     "Raise `ValueError` if a token has no row in the word embedding."
-    last, rows = max(tokenizer.get_vocab().values()), enc.get_input_embeddings().num_embeddings
+    last = max(tokenizer.get_vocab().values())
+    rows = enc.get_input_embeddings().num_embeddings
     if last < rows: return
     raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
                      f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
@@ -239,7 +241,8 @@ def part_bytes(
     else:
         import onnx
         found = [(t.name, len(t.raw_data)) for t in onnx.load(file).graph.initializer]
-    for name, n in found: size[next((k for p, k in parts if p in name), 'other')] += n
+    for name, n in found:
+        size[next((k for p, k in parts if p in name), 'other')] += n
     size['other'] += file_bytes(file.parent) - size.total()
     dense = dense_sizes(model)
     return {k: [size[k]] + ([4*dense['params'][k]] if dense else []) for k in ('linear', 'embeddings', 'head', 'other')}
@@ -270,7 +273,8 @@ def _write_modules(source, graph, folder):
     if len(graph.outputs) == 2: # the graph holds the maps
         st._modules = {str(i): m for i, m in enumerate(m for m in st if not is_a(m, 'Dense'))}
     with quiet_transformers(): st.save_pretrained(str(folder), create_model_card=False)
-    for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]: f.unlink()
+    for f in [*folder.rglob('*.safetensors'), *folder.rglob('*.bin')]:
+        f.unlink()
     modules = json_object(folder/'modules.json', list)
     for o in modules:
         name = o['type'].rpartition('.')[2]
@@ -306,7 +310,8 @@ def pytorch_engine(
     device = next(graph.parameters()).device
     def run(x):
         tensors = [torch.as_tensor(v, device=device) for v in x.values()]
-        with torch.inference_mode(): return graph(*tensors)[0].float().cpu().numpy()
+        with torch.inference_mode():
+            return graph(*tensors)[0].float().cpu().numpy()
     return run
 
 # %% ../../nbs/ship/export.ipynb #inpyt002
@@ -338,14 +343,17 @@ def compare_engines(
         warnings.warn('without texts, answers are compared on English sentences about films: pass texts like your own')
         from rank_bert.data.glue import load_glue
         texts = load_glue('sst2', 'sample')['validation']['sentence'][:]
-        if next(iter(predictors.values())).settings.get('texts') == 2: texts = list(zip(texts, texts[::-1]))
+        if next(iter(predictors.values())).settings.get('texts') == 2:
+            texts = list(zip(texts, texts[::-1]))
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
     times = in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
-    any_of, rows, kind = next(iter(predictors.values())), [], KINDS[graph.kind]
+    any_of = next(iter(predictors.values()))
+    rows = []
+    kind = KINDS[graph.kind]
     with set_attr([any_of], '_run_engine', runs['pytorch', 'fp32']): want = any_of.outputs(texts)
     for k, t in times.items():
         gaps, mb = (0., 0.), None
@@ -458,13 +466,14 @@ def warn_untested(model, form, promised, out):
 
 # %% ../../nbs/ship/export.ipynb #de000037
 def outputs_of(
-    source, # `Source`, exported folder, or whatever `export` takes
+    source, # `Predictor`, `Source`, exported folder, or whatever `export` takes
     texts, # Texts or pairs
     bs:int=64, # Texts at once
 )->tuple: # Outputs `(texts, outputs)`, and their kind, a key of `KINDS`
     "Run a model on texts: an exported folder with its engine, any other in PyTorch."
     exported = isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file()
-    p = Predictor(source, torch.get_num_threads()) if exported else in_pytorch(source)
+    if exported: source = Predictor(source, torch.get_num_threads())
+    p = source if isinstance(source, Predictor) else in_pytorch(source)
     return _of_queries(p.outputs(texts, bs), p.kind, texts)
 
 def _of_queries(z, kind, texts):
@@ -482,7 +491,8 @@ def digests_of(source, texts):
 def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them
     "Find the texts that a model has not learned from: those that it set aside, if these are the texts that it was given."
     last = next(reversed(records_of(source.model)), {})
-    given, promised = (last.get('texts') or {}).get('given'), last.get('guarantee')
+    given = (last.get('texts') or {}).get('given')
+    promised = last.get('guarantee')
     if given and given['digest'] in digests_of(source, texts):
         if 'set_aside' not in last['texts']:
             raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
@@ -504,7 +514,8 @@ def check_guarantee(
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
     mark = texts_digest(texts) if met is None else met.digest
     shared, tests = share_error(config.confidence, mark, met)
-    each, found = 1 - (1 - shared)/len(folders), {}
+    each = 1 - (1 - shared)/len(folders)
+    found = {}
     check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
     for k, f in folders.items():
         losses = changed_answers(before, outputs_of(f, texts, bs)[0], kind, config.tolerance)

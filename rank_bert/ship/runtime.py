@@ -47,10 +47,12 @@ class Predictor(TagsAndRanks):
         threads = None if auto else check_count(threads, 'threads', none=True)
         with named_errors(file): self._prepare(m, Tokenizer.from_file(str(file)))
         model = self.folder/m['model']
-        def load(n, lengths=self.lengths): return engine.load(model, m['output'], m['precision'], n, lengths)
+        def load(n, lengths=self.lengths):
+            return engine.load(model, m['output'], m['precision'], n, lengths)
         self._run_engine = load(threads)
         _warn_elsewhere(m)
-        with named_errors(model): z = run_longest(self._run_engine, m['inputs'], m['max_length'], self.tokenizer)
+        with named_errors(model):
+            z = run_longest(self._run_engine, m['inputs'], m['max_length'], self.tokenizer)
         self.size = z.shape[-1]
         if z.ndim != 2 + self._tags or (len(z), self.size) != (1, len(self.labels) or self.size):
             raise ValueError(f"{model} gives an output of the shape {z.shape} for one text, and has "
@@ -62,7 +64,10 @@ class Predictor(TagsAndRanks):
 
     def _prepare(self, m, tokenizer):
         "Take over a manifest and a tokenizer."
-        self.settings, self.tokenizer, self.kind, self.labels = m, tokenizer, m['kind'], m['labels']
+        self.settings = m
+        self.tokenizer = tokenizer
+        self.kind = m['kind']
+        self.labels = m['labels']
         self._tags = int(KINDS[self.kind].tokens)
         self._prefix = getattr(tokenizer.model, 'continuing_subword_prefix', None)
         tokenizer.no_padding()
@@ -70,7 +75,8 @@ class Predictor(TagsAndRanks):
         tokenizer.enable_truncation(m['max_length'], stride=overlap, strategy='longest_first',
             direction=m['truncation_side'])
 
-    def __reduce__(self): return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
+    def __reduce__(self):
+        return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
 
     def __repr__(self):
         m = self.settings
@@ -90,13 +96,17 @@ class Predictor(TagsAndRanks):
     def outputs(self, texts, bs=32, prompt=None):
         """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
         word and text for tags. Raise `ValueError` if one is not finite."""
-        texts, bs = text_rows(texts, 0 if self._tags else self.settings.get('texts')), check_count(bs, 'bs')
+        texts = text_rows(texts, 0 if self._tags else self.settings.get('texts'))
+        bs = check_count(bs, 'bs')
         words = bool(self._tags and texts) and not isinstance(texts[0], str)
-        res, add = [None]*len(texts), self.settings.get('prompt', '') if prompt is None else prompt
-        if not self._tags: res = np.empty((len(texts), self.size), np.float32)
+        res = [None]*len(texts)
+        add = self.settings.get('prompt', '') if prompt is None else prompt
+        if not self._tags:
+            res = np.empty((len(texts), self.size), np.float32)
         for start in range(0, len(texts), self.at_once):
             some = texts[start:start+self.at_once]
-            if not words: some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in some]
+            if not words:
+                some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in some]
             batches = (some[i:i+64] for i in range(0, len(some), 64))
             encodings = [e for o in batches for e in self.tokenizer.encode_batch(o, is_pretokenized=words)]
             for b, z in self._run(encodings, bs):
@@ -111,9 +121,11 @@ class Predictor(TagsAndRanks):
         for row, o in zip(z, res): row[:len(o)] = o
         return z
 
-    def _starts(self, e, text): return word_starts(e, text, self._prefix, self.settings.get('unknown_id'))
+    def _starts(self, e, text):
+        return word_starts(e, text, self._prefix, self.settings.get('unknown_id'))
 
-    def _unpadded(self, z, n): return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
+    def _unpadded(self, z, n):
+        return z[:n] if self.settings['padding_side'] == 'right' else z[len(z) - n:]
 
     def predict_proba(self, texts, bs=32):
         "Give `(n, labels)`: softmax, sigmoid where several labels hold at once, values or scores for a regression."
@@ -183,11 +195,13 @@ def _input_arrays(rows, m, step=1, lengths=()):
     "Pad a batch to one length, a multiple of `step`, and a single text to the smallest of `lengths` that is at most a quarter longer."
     longest = max(1, *(o.shape[1] for o in rows))
     width = max(longest, min(-(-longest//step)*step, m['max_length']))
-    if len(rows) == 1: width = min((n for n in lengths if longest <= n <= 1.25*width), default=width)
+    if len(rows) == 1:
+        width = min((n for n in lengths if longest <= n <= 1.25*width), default=width)
     x = {k: np.full((len(rows), width), m.get(_PADS.get(k), 0), np.int64) for k in m['inputs']}
     for i, o in enumerate(rows):
         at = slice(0, o.shape[1]) if m['padding_side'] == 'right' else slice(width - o.shape[1], width)
-        for k, v in zip(m['inputs'], o): x[k][i, at] = v
+        for k, v in zip(m['inputs'], o):
+            x[k][i, at] = v
     return x
 
 # %% ../../nbs/ship/runtime.ipynb #4e2cf50b
@@ -198,9 +212,11 @@ def run_longest(
     tokenizer:Tokenizer, # Whose ids the model must take
 )->np.ndarray: # What it gives, one row
     "Run a model on its longest text, of the largest ids; raise `ValueError` if it fails."
-    last, n = max(tokenizer.get_vocab().values()), min(length, 1024)
+    last = max(tokenizer.get_vocab().values())
+    n = min(length, 1024)
     fill = dict(input_ids=last, attention_mask=1, token_type_ids=max(tokenizer.encode('a', 'a').type_ids))
-    try: return run({k: np.full((1, n), fill[k], np.int64) for k in inputs})
+    try:
+        return run({k: np.full((1, n), fill[k], np.int64) for k in inputs})
     except Exception as e:
         raise ValueError(f'the model does not take a text of {n:,} tokens, each with the id {last}: export it with its '
                          f'own tokenizer, or a smaller max_length ({shorten_error(e)})') from None
@@ -225,7 +241,8 @@ def _warn_elsewhere(m, file='/proc/cpuinfo'):
     except OSError: return
     flags = next((l.partition(':')[2].split() for l in lines if l.startswith(('flags', 'Features'))), [])
     made, kind = m.get('made_for'), m['precision']
-    if not made or not flags or kind not in PROCESSORS[made] or kind in PROCESSORS[here := processor_of(flags)]: return
+    if not made or not flags or kind not in PROCESSORS[made] or kind in PROCESSORS[here := processor_of(flags)]:
+        return
     happens = ENGINES.find(m['engine']).elsewhere[kind]
     warnings.warn(f'this folder was made for {made} in {kind}, and here, on {here}, {happens}: export it for {here}')
 

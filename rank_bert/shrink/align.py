@@ -24,7 +24,8 @@ def ridge_map(
 )->tuple: # Weight (size, size) and bias (size,), float64
     "Fit a linear map between embeddings by ridge regression."
     z, wanted = z.double(), wanted.double()
-    a, b = z - z.mean(0), wanted - wanted.mean(0)
+    a = z - z.mean(0)
+    b = wanted - wanted.mean(0)
     scale = check_positive(ridge, 'ridge')*a.square().mean().clamp_min(1e-30) # zero where all texts are alike
     pull = scale*torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
     weight = torch.linalg.solve(a.T@a/len(z) + pull, a.T@b/len(z) + pull).T
@@ -46,10 +47,12 @@ def with_map(
     from sentence_transformers.sentence_transformer.modules import Dense # takes seconds to import
     new = with_own_modules(model)
     st = Encoder(new).st
-    last, like = st[i := map_place(st)], next(st.parameters())
+    last = st[i := map_place(st)]
+    like = next(st.parameters())
     if is_a(last, 'Dense') and isinstance(last.activation_function, nn.Identity) and last.bias \
         and not getattr(last, 'use_residual', False):
-        old, p = last.linear.weight.detach().double(), last.linear.bias.detach().double()
+        old = last.linear.weight.detach().double()
+        p = last.linear.bias.detach().double()
         last.linear.weight.data = (weight.to(old)@old).to(like)
         last.linear.bias.data = (weight.to(old)@p + bias.to(old)).to(like)
         return new

@@ -116,7 +116,8 @@ def _spend_rest(choices, picks, capacity):
             if not ok.any(): continue
             rate = np.where(ok, gain/np.maximum(extra, 1e-12*capacity), 0)
             if rate.max() > best:
-                best, move = rate.max(), (k, i+1+int(rate.argmax()))
+                best = rate.max()
+                move = (k, i+1+int(rate.argmax()))
         if move is None: return picks
         k, i = move
         left -= choices[k].costs[i]-choices[k].costs[picks[k]]

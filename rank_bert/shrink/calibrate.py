@@ -49,7 +49,11 @@ class Calibration(dict):
         words:dict=None, # Statistics of the word embedding: `counts` (words,) and `grad_second_moment` (out, out)
         rows:dict=None, # Layer name -> rows that it has seen, where these are not the tokens
     ):
-        self.samples, self.tokens, self.fisher, self.prints, self.rows = samples, tokens, fisher, prints, rows or {}
+        self.samples = samples
+        self.tokens = tokens
+        self.fisher = fisher
+        self.prints = prints
+        self.rows = rows or {}
         counts = lambda n: dict(samples=samples, tokens=self.rows.get(n, tokens))
         super().__init__({n: Statistics(s, **counts(n)) for n, s in stats.items()})
         self.words = Statistics(words or {}, **counts(None))
@@ -79,9 +83,17 @@ class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of texts at a time."
     def __init__(self, model, want, fisher, seed):
         self.model, self.encoder = model, Encoder(model)
-        self.enc, self.family, self.linears = self.encoder.base, self.encoder.family, self.encoder.layers()
-        self.want, self.fisher, self.gen = want, fisher, torch.Generator().manual_seed(seed)
-        self.device, self.samples, self.layers, self.last, self.scale = self.enc.device, 0, {}, None, None
+        self.enc = self.encoder.base
+        self.family = self.encoder.family
+        self.linears = self.encoder.layers()
+        self.want = want
+        self.fisher = fisher
+        self.gen = torch.Generator().manual_seed(seed)
+        self.device = self.enc.device
+        self.samples = 0
+        self.layers = {}
+        self.last = None
+        self.scale = None
         self.positions = any(r.startswith('position') for r in self.family.names.values())
         self.words = WordStatistics(self.enc.get_input_embeddings(), fisher and 'grad_second_moment' in want,
             self.device)
@@ -111,22 +123,26 @@ def add(self:_Collector, x, y):
     if 'input_ids' not in x: raise ValueError(f"a batch for calibrate must have input_ids, got only {', '.join(x)}")
     self.keep = TextTokens(x['attention_mask'].to(self.device), self.family.batch_first)
     hooks = [(l.module, lambda args, kwargs, out, l=l: self.see_input(l, args[0], out)) for l in self.linears]
-    if self.fisher: hooks.append((self.enc.get_input_embeddings(), lambda args, kwargs, out: self.words.see(out)))
+    if self.fisher:
+        hooks.append((self.enc.get_input_embeddings(), lambda args, kwargs, out: self.words.see(out)))
     with hooked(hooks), frozen(self.model, bool(self.fisher)):
         if self.fisher:
             z, v = cotangent(self.model, x, y, self.fisher, self.gen)
             row = KINDS[self.encoder.kind or 'regression']
-            if self.scale is None: self.scale = row.size(z.detach()).mean().sqrt() # one for all packs
+            if self.scale is None:
+                self.scale = row.size(z.detach()).mean().sqrt() # one for all packs
             z.backward(v/self.scale)
         else: self.encoder(x)
         for s in self.layers.values(): s.finish()
         self.words.add(x['input_ids'].to(self.device), self.keep)
-    self.last, self.samples = None, self.samples + len(self.keep.mask)
+    self.last = None
+    self.samples = self.samples + len(self.keep.mask)
 
 # %% ../../nbs/shrink/calibrate.ipynb #trim0002
 def release_memory():
     "Give freed memory back to the system, where the allocator can."
-    if sys.platform == 'linux' and (trim := getattr(ctypes.CDLL(None), 'malloc_trim', None)): trim(0)
+    if sys.platform == 'linux' and (trim := getattr(ctypes.CDLL(None), 'malloc_trim', None)):
+        trim(0)
 
 def freeing(items):
     "Pass items on, and give freed memory back after each."
@@ -191,7 +207,8 @@ def save(self:Calibration,
     tensors.update({f'/{k}': v for k, v in self.words.items() if torch.is_tensor(v)})
     about = dict(samples=self.samples, tokens=self.tokens, fisher=self.fisher, prints=self.prints, rows=self.rows,
         same=same)
-    with new_file(file) as tmp: save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
+    with new_file(file) as tmp:
+        save_file(tensors, tmp, metadata=dict(rank_bert_calibration=json.dumps(about)))
 
 # %% ../../nbs/shrink/calibrate.ipynb #fe61b242
 _counts, _texts = (partial(check_each, check=f, kind=dict) for f in (check_count, check_text))
@@ -207,7 +224,8 @@ def load(cls:Calibration,
     if Path(file).exists() and not Path(file).is_file(): raise ValueError(f"{file} is not a file") # a pipe has no end
     try:
         with safe_open(file, framework='pt') as f:
-            about, tensors = (f.metadata() or {}).get('rank_bert_calibration'), {k: f.get_tensor(k) for k in f.keys()}
+            about = (f.metadata() or {}).get('rank_bert_calibration')
+            tensors = {k: f.get_tensor(k) for k in f.keys()}
     except SafetensorError as e: raise ValueError(f"{file} is not a safetensors file: {e}") from None
     if about is None: raise ValueError(f"{file} is not a calibration: its header has no statistics")
     for k, v in tensors.items():
@@ -215,7 +233,8 @@ def load(cls:Calibration,
     try: about = check_fields(json.loads(about), 'the header', _ABOUT)
     except (ValueError, TypeError, RecursionError) as e: raise ValueError(f"{file} is not a calibration: {e}") from None
     stats = {n: {} for n in ('', *about['prints']) if not n.startswith('/')}
-    try: tensors.update({k: tensors[v] for k, v in about['same'].items()})
+    try:
+        tensors.update({k: tensors[v] for k, v in about['same'].items()})
     except KeyError as e: raise ValueError(f"{file} is not a calibration: it has no tensor {e}") from None
     for k, v in tensors.items():
         layer, _, name = k.partition('/')
@@ -243,7 +262,8 @@ def check(self:Calibration,
     here, now = self.prints, fingerprint(model)
     if odd := sorted(set(here)^set(now)):
         raise ValueError(f"this calibration is of another model: only one of the two has a layer {odd[0]!r}")
-    parts, enc = {'/embeddings': 'embeddings', '/head': 'head', '/other': 'norms or biases'}, Encoder(model).base
+    parts = {'/embeddings': 'embeddings', '/head': 'head', '/other': 'norms or biases'}
+    enc = Encoder(model).base
     unused = [] if self.fisher and enc.base_model is not enc else ['/head']
     changed = [n for n in now if here[n] != now[n] and n not in unused]
     if n := next((n for n in changed if n not in parts), None):

@@ -27,7 +27,8 @@ from .refit import refit as refit_to
 # %% ../../nbs/shrink/choose.ipynb #24com002
 def _within(choices, config, total, kinds):
     "Pick among `Choices` under the limit: a budget, or a loss."
-    costs, names = [sum(float(c.costs[i]) for c in choices) for i in (0, -1)], '+'.join(kinds)
+    costs = [sum(float(c.costs[i]) for c in choices) for i in (0, -1)]
+    names = '+'.join(kinds)
     if config.budget is not None:
         if config.budget*total*(1 + 1e-12) < costs[0]:
             raise BudgetError(f"{names} keeps at least {costs[0]/total:.4f} of the encoder, so it cannot meet a budget "
@@ -44,7 +45,8 @@ def _within(choices, config, total, kinds):
 # %% ../../nbs/shrink/choose.ipynb #24com001
 def _total(price, shapes): return sum(price(None, *s) for s in shapes)
 
-def shapes_of(model): return {l.name: tuple(l.shape) for l in linears(model)}
+def shapes_of(model):
+    return {l.name: tuple(l.shape) for l in linears(model)}
 
 def _narrow(step, kinds, method, steps, price, fixed):
     "Leave out neurons and heads where that costs least; return the model, its `Calibration`, and the loss in nats."
@@ -61,11 +63,13 @@ def _narrow(step, kinds, method, steps, price, fixed):
         spectra = _decomposed(step, method).spectra
         others = [layer_choices(spectra[n], *shapes[n], price, config.multiple_of, (fixed[n],) if n in fixed else (), n)
             for n in freeing(bar(rest, f'decompose ({method})'))]
-    else: others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
+    else:
+        others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
     picks = _within(choices + others, config, _total(price, shapes_of(step.job.dense).values()), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
-    if all(len(level.keep) == o.outer.shape[1] for o, level in picks): return step.model, stats, 0.
+    if all(len(level.keep) == o.outer.shape[1] for o, level in picks):
+        return step.model, stats, 0.
     return *pruned(step.model, stats, picks, step.job.once and not step.job.ready), spent
 
 def _decomposed(step, method):
@@ -85,16 +89,22 @@ def choose(
     levels:int=None, # Numbers of neurons to choose from, for each layer; default: 12 with ranks, else 48
 )->object: # `Result` with the smaller model, and its `CompressionRecord`
     "Choose ranks, neurons and heads under one limit, and leave out the rest."
-    start, config, job = time.time(), step.config, step.job
-    kinds, method = [k for k in chooses if k in NARROWS], next((k for k in chooses if k not in NARROWS), None)
+    start = time.time()
+    config = step.config
+    job = step.job
+    kinds = [k for k in chooses if k in NARROWS]
+    method = next((k for k in chooses if k not in NARROWS), None)
     config = replace(config, cost=cost or config.cost, multiple_of=multiple_of or config.multiple_of)
-    step, allocator = replace(step, config=config), default_allocator(config.allocator, method, bool(kinds))
+    step = replace(step, config=config)
+    allocator = default_allocator(config.allocator, method, bool(kinds))
     measure = partial(cost_for, job.dense, config.cost)
     price = measure() if callable(config.cost) or config.cost == 'params' else job.cache.find('cost', config.cost, measure)
-    fixed, whole = expand_fixed_ranks(step.model, config.fixed_ranks), shapes_of(job.dense)
+    fixed = expand_fixed_ranks(step.model, config.fixed_ranks)
+    whole = shapes_of(job.dense)
     asked = dict(cost=price, fixed_ranks=fixed, multiple_of=config.multiple_of)
     thin, stats, spent = step.model, None, 0.
-    if kinds: thin, stats, spent = _narrow(step, kinds, method, levels or (12 if method else 48), price, fixed)
+    if kinds:
+        thin, stats, spent = _narrow(step, kinds, method, levels or (12 if method else 48), price, fixed)
     if method:
         d = _decomposed(step, method)
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
@@ -105,7 +115,8 @@ def choose(
                 release_memory()
             d = Decomposition(thin, method, stats, progress=job.progress, known=same, seed=config.seed)
         share = _total(price, whole.values())/_total(price, d.shapes.values())
-        if config.budget is not None: plan = d.plan(min(1., config.budget*share), allocator, **asked)
+        if config.budget is not None:
+            plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
         release_memory() # of the choice
         new = d.truncate(plan, warn=False)
@@ -115,7 +126,8 @@ def choose(
         plan = RankPlan({l.name: l.rank for l in linears(thin)}, shapes_of(thin))
         new = copy.deepcopy(thin) # which shares weights with the dense model
         write_record(new, CompressionRecord(plan, encoder_params(new)), [])
-    done, left = record_of(new), dense_size(thin)/dense_size(job.dense)
+    done = record_of(new)
+    left = dense_size(thin)/dense_size(job.dense)
     enc = Encoder(new)
     write_record(new, replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
         budget=config.budget or done.plan.kept*left, neurons=enc.pruned_neurons or None, heads=enc.pruned_heads or None,
@@ -130,7 +142,8 @@ def fit(
     "Fit factors, narrower layers and the head to what the dense model computed."
     result, before = step.result, step.result.before
     job = step.job
-    if not any(record_of(step.model).plan.values()) and result.pruned is before.model: return result
+    if not any(record_of(step.model).plan.values()) and result.pruned is before.model:
+        return result
     stats = result.stats or replace(step, result=before).calibration()
     release_memory() # of the factors
     new = refit_to(before.model, step.model, job.texts, stats, result.pruned, head=head, holdout=job.judges, n_samples=None,

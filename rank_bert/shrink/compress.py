@@ -55,7 +55,8 @@ compress.__delwrap__ = CompressConfig # its comments say what the settings mean,
 
 # %% ../../nbs/shrink/compress.ipynb #cmprec02
 def _texts_told(rows): # texts, pairs or batches of one text
-    if not are_texts(rows): rows = [split_batch(o)[0]['input_ids'].tolist() for o in rows]
+    if not are_texts(rows):
+        rows = [split_batch(o)[0]['input_ids'].tolist() for o in rows]
     return dict(texts=len(rows), digest=digest(rows))
 
 def complete_record(
@@ -64,7 +65,9 @@ def complete_record(
     config:CompressConfig, # What was asked for
 ):
     "Record which model a compressed one was made of, and which texts it has learned from and was judged on."
-    done, dense, texts = record_of(small), Encoder(job.dense).base, {}
+    done = record_of(small)
+    dense = Encoder(job.dense).base
+    texts = {}
     if job._read and job.texts:
         drawn = 'at random' if Encoder(job.dense).embeds else 'at random, half of the tokens from the longest'
         texts = dict(learned=_texts_told(job.texts), judged=_texts_told(job.judges), drawn=drawn)

@@ -37,7 +37,8 @@ def truncate_embedding(
     blocks:int=1, # Blocks of words of falling frequency, each with a rank of its own
 )->tuple: # The factorised embedding, and the sum of the squared singular values that were dropped
     "Factorise a word embedding, weighed by words and directions."
-    counts, g = words.get('counts', torch.ones(old.num_embeddings)).double() + .1, words.get('grad_second_moment')
+    counts = words.get('counts', torch.ones(old.num_embeddings)).double() + .1
+    g = words.get('grad_second_moment')
     w = old.weight.detach()
     p = (counts/counts.sum()).sqrt()[:, None].to(w.device)
     root = None if g is None else damped_root(g.to(w.device))
@@ -46,11 +47,14 @@ def truncate_embedding(
     shapes = block_shapes(*w.shape, blocks)
     ids = torch.argsort(-counts, stable=True).split([n for _, n in shapes.values()]) if blocks > 1 else [...]
     svds = [gram_svd(e[o]) for o in ids]
-    plan, dense, thin = allocate({i: s for i, (_, s, _) in enumerate(svds)}, shapes, keep), [], []
+    plan = allocate({i: s for i, (_, s, _) in enumerate(svds)}, shapes, keep)
+    dense = []
+    thin = []
     for o, (u, s, r), rank in zip(ids, svds, plan.values()):
         if rank is None: dense.append(o)
         else:
-            if root is not None: r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
+            if root is not None:
+                r = torch.linalg.solve_triangular(root, r, upper=False, left=False)
             thin.append((o, LowRankEmbedding.from_factors(u[:, :rank]*s[:rank]/p[o], r[:rank].T, old)))
     if blocks == 1: return thin[0][1] if thin else old, plan.error
     if dense: # in one table
@@ -76,7 +80,8 @@ def compress_embedding(
     if enc.get_output_embeddings() is not None:
         raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be "
             "factorised on its own")
-    v, h = enc.get_input_embeddings().num_embeddings, enc.get_input_embeddings().embedding_dim
+    v = enc.get_input_embeddings().num_embeddings
+    h = enc.get_input_embeddings().embedding_dim
     shapes = block_shapes(v, h, check_count(blocks, 'blocks') if data is not None else 1)
     check_least(fraction, smallest_budget(shapes))
     cal = getattr(data, 'calibration', data)
@@ -84,7 +89,9 @@ def compress_embedding(
         cal = calibrate(model, cal, n_samples, statistics='grad_second_moment', progress=progress)
     elif cal and cal.prints and cal.prints.get('/embeddings') != fingerprint(model)['/embeddings']:
         raise ValueError('this calibration is of other embeddings: calibrate this model')
-    new, done, words = copy.deepcopy(model), record_of(model), cal.words if cal else {}
+    new = copy.deepcopy(model)
+    done = record_of(model)
+    words = cal.words if cal else {}
     old = (enc := Encoder(new).base).get_input_embeddings()
     thin, dropped = truncate_embedding(old, fraction, words, len(shapes))
     if sum(p.numel() for p in thin.parameters()) < sum(p.numel() for p in old.parameters()):

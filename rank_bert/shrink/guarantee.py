@@ -87,7 +87,8 @@ def plot_guarantee(
 ): # The matplotlib axes
     "Draw what every budget changed, its upper bound, the guarantee as a line, and the choice."
     ax = ax or plt.subplots(figsize=(5, 3), layout='constrained')[1]
-    at, upper = [o.budget for o in guarantee.tried], [100*o.upper for o in guarantee.tried]
+    at = [o.budget for o in guarantee.tried]
+    upper = [100*o.upper for o in guarantee.tried]
     ax.plot(at, upper, 'o-', color='#2f7de0', label=f'upper bound, {100*guarantee.confidence:.4g} %')
     ax.plot(at, [100*o.changed/guarantee.texts for o in guarantee.tried], '.--', c='#888', label='on texts set aside')
     ax.axhline(100*guarantee.max_changed, color='#c33', lw=1, label='guarantee')
@@ -114,9 +115,10 @@ def fixed_sequence(
         if tried[-1].upper > max_changed: break
         best, model = tried[-1], candidate
     if not tried: raise ValueError("there are no candidates: give at least one (budget, model)")
-    if best is None: raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at "
-        f"most {100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
-        f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger budget, or set more texts aside")
+    if best is None:
+        raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at "
+            f"most {100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
+            f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger budget, or set more texts aside")
     res = Guarantee(max_changed, confidence, best.budget, len(losses), best.changed, best.upper, tried)
     res.model = model
     return res
@@ -134,7 +136,8 @@ def outputs_on(
         raise ValueError("a guarantee is about answers, and this model has one for each of its words: leave it out")
     most = 1 if hasattr(Encoder(model).base.forward, 'engine') else 2048 # an engine is asked one text at a time
     packs = buckets_for(model, numbered(batches), tokens=most)
-    with frozen(model): found = [(*prediction_of(model, x), x, i) for x, i in packs]
+    with frozen(model):
+        found = [(*prediction_of(model, x), x, i) for x, i in packs]
     if not found: raise ValueError("there are no texts set aside: the batches are empty")
     z, kind, _, _ = found[0]
     if kind == 'single_label_classification' and z.shape[1] == 1:
@@ -142,7 +145,8 @@ def outputs_on(
     if z.ndim > 2: # the tokens that have an answer, which other words have, too
         rows = [o[m.bool()].cpu() for z, _, x, _ in found for o, m in zip(z, x.get('label_mask', x['attention_mask']))]
         z = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=KINDS[kind].fill)
-    else: z = torch.cat([z.detach().cpu() for z, *_ in found])
+    else:
+        z = torch.cat([z.detach().cpu() for z, *_ in found])
     at = torch.cat([i for *_, i in found])
     group = torch.cat([x.get('group', -1 - i) for _, _, x, i in found]) # a text without one is its own
     if like is not None:
@@ -153,7 +157,8 @@ def outputs_on(
 # %% ../../nbs/shrink/guarantee.ipynb #prom0062
 def texts_digest(texts)->str: # texts, pairs of texts, or batches, in any order
     "Compute a fingerprint of texts, or of the tokens of batches."
-    if not are_texts(texts): texts = [tuple(x['input_ids'].tolist()) for x, _ in each_text(texts)]
+    if not are_texts(texts):
+        texts = [tuple(x['input_ids'].tolist()) for x, _ in each_text(texts)]
     return digest(sorted(map(str, texts)))
 
 def share_error(confidence, mark, met)->tuple: # Confidence of this test, and the tests on these texts so far
@@ -198,7 +203,8 @@ def guarantee(
     res = fixed_sequence(candidates, losses_of, max_changed, each)
     res.kind, res.tolerance, res.confidence = kind, tolerance, confidence
     res.digest, res.tests = mark, tests
-    if engine := getattr(Encoder(res.model).base.forward, 'engine', None): res.how = f"{' '.join(engine)}, one text at a time"
+    if engine := getattr(Encoder(res.model).base.forward, 'engine', None):
+        res.how = f"{' '.join(engine)}, one text at a time"
     return res
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0081
@@ -220,7 +226,8 @@ def still_holds(
 )->Check:
     "Tell whether a guarantee holds on other texts."
     x = np.asarray(losses, float)
-    upper, lower = upper_bound(x, guarantee.confidence), 1 - upper_bound(1 - x, guarantee.confidence)
+    upper = upper_bound(x, guarantee.confidence)
+    lower = 1 - upper_bound(1 - x, guarantee.confidence)
     verdict = 'holds' if upper <= guarantee.max_changed else 'broken' if lower > guarantee.max_changed else 'undecided'
     return Check(verdict, float(x.sum()), len(x), lower, upper)
 
@@ -237,7 +244,8 @@ def unseen_texts(
     "List the validation texts that are not among the training rows."
     dls = (like or learn).dls
     train, valid = ([tuple(x['input_ids'].tolist()) for x, _ in each_text(_in_order(o))] for o in (dls.train, dls.valid))
-    seen, rows = {*train}, choose_texts(_in_order(learn.dls.valid), None)
+    seen = {*train}
+    rows = choose_texts(_in_order(learn.dls.valid), None)
     return [split_batch(rows[i])[0] for i, o in enumerate(valid) if o not in seen]
 
 def _text_key(text): return ' '.join(text.casefold().split()) # most tokenizers read these alike
@@ -256,10 +264,12 @@ def set_aside(
         warnings.warn(f"{option('max_changed')} is guaranteed for texts like the validation texts, which we set aside "
             "without their labels: all other texts that we know are those that the model was trained on. Pass texts "
             "that it will read to be guaranteed for those")
-        aside, n = unseen_texts(data), len(choose_texts(data.dls.valid, None))
+        aside = unseen_texts(data)
+        n = len(choose_texts(data.dls.valid, None))
         if not aside: raise ValueError("all validation texts are among the training rows too: bring others")
-        if len(aside) < n: warnings.warn(f"{n - len(aside):,} of the {n:,} validation texts are among the training rows "
-            "too: left out")
+        if len(aside) < n:
+            warnings.warn(f"{n - len(aside):,} of the {n:,} validation texts are among the training rows "
+                "too: left out")
         return data, aside
     data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
@@ -268,7 +278,8 @@ def set_aside(
         if not texts: return tuple(split_batch(o)[0]['input_ids'][0].tolist())
         return _text_key(o) if isinstance(o, str) else tuple(map(_text_key, o))
     if not grouped: of = [*range(len(rows))]
-    elif texts: of = np.unique([o[0] for o in rows], return_inverse=True)[1]
+    elif texts:
+        of = np.unique([o[0] for o in rows], return_inverse=True)[1]
     else: of = group_numbers((split_batch(o)[0], None) for o in rows)
     order = np.random.default_rng(seed).permutation(max(of) + 1)
     chosen = {*order[:min(n, len(order)//2)].tolist()}

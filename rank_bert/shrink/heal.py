@@ -33,19 +33,27 @@ from .recipe import part
 class Healing:
     "Texts, what the dense model computes of them, and a copy of the compressed model in training."
     def __init__(self, dense, small, rows, lr=5e-4, bs=16, seed=42, tokens=1., memory=2**29):
-        self.lr, self.bs, self.seed, self.tokens = lr, bs, seed, tokens
+        self.lr = lr
+        self.bs = bs
+        self.seed = seed
+        self.tokens = tokens
         self.memory = memory # most numbers to keep of what the dense model computed
-        self.dense, self.model = dense, copy.deepcopy(small).eval()
+        self.dense = dense
+        self.model = copy.deepcopy(small).eval()
         self.rows = [(x, torch.tensor(i)) for i, (x, _) in enumerate(rows)]
         self.packing = dict(tokens=2**40, **Encoder(small).padding)
         x, _ = next(buckets(self.rows[:1], **self.packing))
         def on_the_way(m): # blocks at a third and at two thirds
-            with open_linears(m), torch.no_grad(): names = [b.name for b in blocks_of(m, x)]
+            with open_linears(m), torch.no_grad():
+                names = [b.name for b in blocks_of(m, x)]
             n = len(names)
             return [names[i] for i in sorted({math.ceil(n*k/3) - 1 for k in (1, 2)} - {n - 1})]
         both = [on_the_way(m) for m in (dense, small)] if tokens else [[], []]
         self.blocks = both[0] if both[0] == both[1] else [] # behind the last layer only, if layers were left out
-        self.step, self.seconds, self.stopped, self.wanted = 0, 0., False, {}
+        self.step = 0
+        self.seconds = 0.
+        self.stopped = False
+        self.wanted = {}
         tables = {id(p) for p in parameter_parts(self.model)['embeddings'].values() if p.ndim > 1}
         self.params = [p for p in self.model.requires_grad_(False).parameters() if id(p) not in tables]
         for p in self.params: p.requires_grad_()
@@ -76,7 +84,8 @@ def targets(self:Healing, rows):
     "Compute what the dense model makes of some texts, or look it up: text -> prediction and hidden states."
     found = {i: self.wanted[i] for i in rows if i in self.wanted}
     if new := [i for i in rows if i not in found]:
-        with frozen(self.dense): z, _, states, y, x = self.see(self.dense, new)
+        with frozen(self.dense):
+            z, _, states, y, x = self.see(self.dense, new)
         mask = x['attention_mask'].bool()
         each = [o[m] for o, m in zip(z.float(), mask)] if z.ndim > 2 else z.float().split(1)
         hidden = [None]*len(y) if states is None else states.bfloat16().split(mask.sum(1).tolist())
@@ -91,11 +100,16 @@ def loss(self:Healing, rows):
     "Compare the model in training with the dense one on some texts."
     z, kind, states, y, x = self.see(self.model, rows)
     wanted, hidden = zip(*map(self.targets(rows).get, y))
-    z, want, mask = z.float(), torch.cat(wanted), x['attention_mask'].bool()
-    if z.ndim > 2: want = z.detach().masked_scatter(mask[..., None], want)
-    if kind == 'ranking' and 'group' in x: want, z = (by_group(o, x['group']) for o in (want, z))
+    z = z.float()
+    want = torch.cat(wanted)
+    mask = x['attention_mask'].bool()
+    if z.ndim > 2:
+        want = z.detach().masked_scatter(mask[..., None], want)
+    if kind == 'ranking' and 'group' in x:
+        want, z = (by_group(o, x['group']) for o in (want, z))
     loss = KINDS[kind].mean_divergence(want, z)
-    if z.ndim > 2 and not KINDS[kind].embeds: loss = loss*len(mask)/mask.sum() # a token
+    if z.ndim > 2 and not KINDS[kind].embeds:
+        loss = loss*len(mask)/mask.sum() # a token
     if not self.tokens: return loss
     hidden = torch.cat(hidden).float()
     off = (states.float() - hidden).square().sum((0, 2))/hidden.square().sum((0, 2))
@@ -105,13 +119,17 @@ def loss(self:Healing, rows):
 @patch
 def batches(self:Healing):
     "Yield the numbers of texts of similar length, epoch after epoch."
-    sizes, of = torch.tensor([len(x['attention_mask']) for x, _ in self.rows]), torch.tensor(group_numbers(self.rows))
+    sizes = torch.tensor([len(x['attention_mask']) for x, _ in self.rows])
+    of = torch.tensor(group_numbers(self.rows))
     for epoch in count():
         gen = torch.Generator().manual_seed(1000*self.seed + epoch)
         order = torch.randperm(int(of.max()) + 1, generator=gen)
-        if len(order) < len(of): found = order[of].argsort(stable=True).split(self.bs) # the candidates of a query together
-        else: found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
-        for i in torch.randperm(len(found), generator=gen): yield found[i].tolist()
+        if len(order) < len(of):
+            found = order[of].argsort(stable=True).split(self.bs) # the candidates of a query together
+        else:
+            found = [b for c in order.split(50*self.bs) for b in c[sizes[c].argsort(stable=True)].split(self.bs)]
+        for i in torch.randperm(len(found), generator=gen):
+            yield found[i].tolist()
 
 # %% ../../nbs/shrink/heal.ipynb #dc0488d2
 @patch
@@ -154,20 +172,25 @@ class Heal:
 @patch
 def run(self:Healing, minutes, steps, progress):
     "Train for so many minutes or steps, or until Ctrl-C."
-    start, mean, done, said = time.time(), None, 0., False
+    start = time.time()
+    mean = None
+    done = 0.
+    said = False
     with tqdm(total=steps or round(60*minutes), disable=not progress, leave=False, desc='heal',
         bar_format='{l_bar}{bar}| {elapsed}<{remaining}{postfix}') as bar:
         try:
             for rows in self.batches():
                 loss = self.train(rows, done)
                 if not math.isfinite(loss): break
-                mean, self.seconds = loss if mean is None else .98*mean + .02*loss, time.time() - start
+                mean = loss if mean is None else .98*mean + .02*loss
+                self.seconds = time.time() - start
                 if not said and (said := self.seconds > 3):
                     say_duration(self.seconds/self.step*steps if steps else 60*minutes, f'heal on {len(self.rows):,} texts',
                         f"fewer {'steps' if steps else 'minutes'}", progress)
                 bar.set_postfix(loss=f'{mean:.4f}', refresh=False)
                 bar.update((self.step if steps else min(int(self.seconds), bar.total)) - bar.n)
-                if (done := self.step/steps if steps else self.seconds/(60*minutes)) >= 1: break
+                if (done := self.step/steps if steps else self.seconds/(60*minutes)) >= 1:
+                    break
         except KeyboardInterrupt:
             self.stopped = True
             warnings.warn(f"interrupted: heal ends after {self.step:,} steps, with the weights so far")

@@ -46,13 +46,15 @@ def answers_to(
     "Count the answers of the texts that a recipe sees, and warn of labels that it hardly sees."
     if not (learned := label_counts(model, learn)): return None
     judged = label_counts(model, judges) if judges else dict.fromkeys(learned, 0)
-    n, total = sum(judged.values()), max(1, sum(learned.values()))
+    n = sum(judged.values())
+    total = max(1, sum(learned.values()))
     shares = {k: v/n for k, v in judged.items() if v > 2} # fewer say little
     none = [k for k, v in learned.items() if not v]
     few = [k for k, v in learned.items() if v and v/total < shares.get(k, 0)/3]
     for odd, what in (none, 'to no text'), (few, 'to less than a third of its share'):
-        if odd: warnings.warn(f"the dense model gives {', '.join(map(repr, odd[:5]))}{' and others'*(len(odd) > 5)} {what} "
-            "that the recipe learns from: the small model may forget it, so pass more texts like these")
+        if odd:
+            warnings.warn(f"the dense model gives {', '.join(map(repr, odd[:5]))}{' and others'*(len(odd) > 5)} {what} "
+                "that the recipe learns from: the small model may forget it, so pass more texts like these")
     return dict(learn=learned, judge=judged)
 
 # %% ../../nbs/shrink/judge.ipynb #jdg00021
@@ -72,7 +74,8 @@ def changed_on(
         kept = given & _given(after, kind)
         counts = [o.flatten(0, -2).sum(0).tolist() for o in (given, given & ~kept)]
         for k, n, c in zip(_names(dense, before.shape[-1]), *counts):
-            if n: labels[k] = [n, c, None if KINDS[kind].tokens else float(clopper_pearson(c, n))]
+            if n:
+                labels[k] = [n, c, None if KINDS[kind].tokens else float(clopper_pearson(c, n))]
     n, c = len(moved), int(moved.sum())
     return dict(texts=n, changed=c, upper=float(clopper_pearson(c, n)), labels=labels)
 

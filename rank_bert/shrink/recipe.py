@@ -259,7 +259,7 @@ def part(
 ):
     "Decorate a function of a `Step` that returns a model or a `Result`, to use it in recipes."
     if not re.fullmatch(r'[\w-]+', name): raise ValueError(f'a part needs a name without + and brackets, got {name!r}')
-    check_name(needs, 'needs', [None, 'texts', 'labels']) if needs else None
+    if needs: check_name(needs, 'needs', [None, 'texts', 'labels'])
     def _add(f):
         PARTS[name] = Part(name, f, needs, **dict(does=f.__doc__) | kwargs)
         return f

@@ -39,14 +39,16 @@ def search(
     "Shrink a model to the smallest budget that keeps a guarantee."
     shrinks = [i for i, p in enumerate(parts) if p.shrinks]
     if not parts[0].first: job.read()
-    at, found = lambda budget: replace(config, max_changed=None, budget=budget), []
+    at = lambda budget: replace(config, max_changed=None, budget=budget)
+    found = []
     def candidates():
         found.append(whole := run(job, parts[:shrinks[0]], at(1.)))
         own = whole.job or job # in other words, if a part has cut the vocabulary
         texts = own.texts[:500]
         before, kind = outputs_on(own.dense, texts)
         def changed(budget):
-            try: small = run(job, parts[:shrinks[-1] + 1], at(budget), whole).model
+            try:
+                small = run(job, parts[:shrinks[-1] + 1], at(budget), whole).model
             except BudgetError: return 1.
             return changed_answers(before, outputs_on(small, texts)[0], kind, config.tolerance).mean()
         for b in sequence_of(changed, config.max_changed):

@@ -96,7 +96,8 @@ def speed_search(
 )->Result: # The `.compression` of its model has the `Speedup` in it
     "Shrink a model until it is as fast as asked."
     engine, (bs, length), dense = engine_of(config.speed_engine), batch_shape(config.speed_batch), job.dense
-    table, asked = MEASURES.find(engine)(dense, tokens=bs*length), config.speedup
+    table = MEASURES.find(engine)(dense, tokens=bs*length)
+    asked = config.speedup
     prepare = table.whole or run_in_torch
     slow = run_in_torch(dense, bs, length)
     at = lambda budget: replace(config, speedup=None, speed_engine=None, cost=table, budget=budget)
@@ -108,7 +109,8 @@ def speed_search(
     least, most, best, tried = 0., 1., None, []
     budget = min(1., max(.02, (1/aim - rest)/layers))
     for _ in range(7):
-        try: small = run(job, parts[:shrinks[-1] + 1], at(budget), whole)
+        try:
+            small = run(job, parts[:shrinks[-1] + 1], at(budget), whole)
         except BudgetError: least = budget # no ranks are so low
         else:
             ratios = speed_ratios(slow, prepare(small.model, bs, length))
@@ -117,8 +119,9 @@ def speed_search(
             rest = 1/reached - budget*layers
             if reached < asked: most = budget
             else:
-                best, least = (small, Speedup(asked, reached, *map(float, median_interval(ratios)), len(ratios), engine,
-                    config.speed_batch, budget)), budget
+                best = (small, Speedup(asked, reached, *map(float, median_interval(ratios)), len(ratios), engine,
+                    config.speed_batch, budget))
+                least = budget
                 if reached < 1.05*asked or budget == 1: break
         if most - least < .01: break
         line = (1/aim - rest)/layers

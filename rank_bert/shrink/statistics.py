@@ -77,7 +77,9 @@ class Gram:
         block:int=128, # Features at a time
         light:float=0., # Part of the sum of squares to leave out, see `heavy`
     ):
-        self.block, self.light, shapes = block, light, [(min(block, n - i), n - i) for i in range(0, n, block)]
+        self.block = block
+        self.light = light
+        shapes = [(min(block, n - i), n - i) for i in range(0, n, block)]
         sums = torch.zeros(sum(map(math.prod, shapes)), dtype=torch.float64 if n < 2048 else torch.float32, device=device)
         self.sums = [s.view(shape) for s, shape in zip(sums.split([*map(math.prod, shapes)]), shapes)]
 
@@ -87,13 +89,15 @@ class Gram:
         "Add some rows, on and above the diagonal."
         if self.light: x = heavy(x, self.light, 64)
         for i, s in zip(range(0, x.shape[1], self.block), self.sums):
-            a, b = x[:, i:i + self.block].T, x[:, i:]
+            a = x[:, i:i + self.block].T
+            b = x[:, i:]
             if s.dtype == x.dtype: s.addmm_(a, b)
             else: s += a@b
 
     def full(self):
         "Complete the symmetric matrix, in float64."
-        n, b = self.sums[0].shape[1], self.block
+        n = self.sums[0].shape[1]
+        b = self.block
         whole = self.sums[0].new_empty(n, n, dtype=torch.float64)
         for i, s in zip(range(0, n, b), self.sums):
             whole[i:i + b, i:] = s
@@ -110,7 +114,10 @@ class Moments:
         device, # Where to sum
         light:float=0., # Part of the sum of squares to leave out, see `heavy`
     ):
-        self.weight, self.shift, self.gram, self.done = 0., None, Gram(n, device, light=light), None
+        self.weight = 0.
+        self.shift = None
+        self.gram = Gram(n, device, light=light)
+        self.done = None
         self.sum = torch.zeros(n, dtype=torch.float64, device=device)
 
     def add(self,
@@ -176,7 +183,8 @@ class LayerStatistics:
         shared=None, # `LayerStatistics` of a layer with the same input
     ):
         (m, n), self.want, self.tokens, self.calls, self.held = shape, set(want), 0, 0, []
-        self.owns, needs = shared is None, lambda *names: bool(self.want&set(names))
+        self.owns = shared is None
+        needs = lambda *names: bool(self.want&set(names))
         self.inputs = shared.inputs if shared else Moments(n, device) if needs('mean', 'covariance') else None
         self.weighted = Moments(n, device, self.light) if needs('weighted_mean', 'weighted_covariance') else None
         self.grads = Gram(m, device, light=self.light) if needs('grad_second_moment') else None
@@ -199,10 +207,12 @@ class LayerStatistics:
         "Count the gradients of one use of the layer."
         flat, rows = keep.flat(g), None
         weight = flat.square().sum(1)
-        if 0 < len(some := weight.nonzero().squeeze(1)) < len(flat): flat, weight, rows = flat[some], weight[some], some
+        if 0 < len(some := weight.nonzero().squeeze(1)) < len(flat):
+            flat, weight, rows = flat[some], weight[some], some
         if self.grads: self.grads.add(flat)
         if self.weighted: self.weighted.add(keep.flat(x, rows), weight)
-        if self.rows is not None: self.held.append((keep.turned(x).float(), keep.zeroed(g)))
+        if self.rows is not None:
+            self.held.append((keep.turned(x).float(), keep.zeroed(g)))
         if self.calls == 1: self.finish()
 
 # %% ../../nbs/shrink/statistics.ipynb #ddba87c1
@@ -221,8 +231,10 @@ def result(self:LayerStatistics,
     "Return the statistics in float32."
     got = {}
     if self.inputs: got.update(zip(ACTIVATION_STATISTICS, self.inputs.result()))
-    if self.grads: got['grad_second_moment'] = self.grads.full().div_(self.tokens).float()
-    if self.weighted: got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
+    if self.grads:
+        got['grad_second_moment'] = self.grads.full().div_(self.tokens).float()
+    if self.weighted:
+        got.update(zip(('weighted_mean', 'weighted_covariance'), self.weighted.result()))
     if self.rows is not None: got['fisher_rows'] = (self.rows/samples).float()
     return {k: v for k, v in got.items() if k in self.want}
 
@@ -234,7 +246,9 @@ class WordStatistics:
         graded:bool, # Collect gradients as well?
         device, # Where to sum
     ):
-        self.out, self.tokens, self.grads = None, 0, Gram(embedding.embedding_dim, device) if graded else None
+        self.out = None
+        self.tokens = 0
+        self.grads = Gram(embedding.embedding_dim, device) if graded else None
         self.counts = torch.zeros(embedding.num_embeddings, dtype=torch.float64, device=device)
 
     def see(self, out):

@@ -41,21 +41,27 @@ class Vocabulary:
             self.ids = model['vocab']
             self.unknown = self.ids.get(model['unk_token'])
         self.special = {t['id'] for t in state['added_tokens']} | {self.unknown} - {None}
-        for o, k in _ends(state['post_processor']): self.special.update(o[k] if k == 'ids' else o[k][1:])
+        for o, k in _ends(state['post_processor']):
+            self.special.update(o[k] if k == 'ids' else o[k][1:])
         self.must = self.special | {self.ids[t] for t in _byte_pieces(state) if t in self.ids}
-        if self.scored: self.must.add(min(self.ids.values(), key=lambda i: model['vocab'][i][1]))
+        if self.scored:
+            self.must.add(min(self.ids.values(), key=lambda i: model['vocab'][i][1]))
         self.prefix, self.suffix = (model.get(k) or '' for k in ('continuing_subword_prefix', 'end_of_word_suffix'))
         self.merges = {tuple(m): m[0] + m[1].removeprefix(self.prefix) for m in model.get('merges', ())}
         self.needs = self.needed()
 
     def needed(self)->dict: # Id -> ids
         "Find which others each word needs: its letters, and what it is merged of."
-        ids, prefix, suffix, needs = self.ids, self.prefix, self.suffix, defaultdict(set)
+        ids = self.ids
+        prefix = self.prefix
+        suffix = self.suffix
+        needs = defaultdict(set)
         for t, i in ids.items():
             if i in self.special: continue
             letters = t.removeprefix(prefix).removesuffix(suffix)
             needs[i] = {ids[k] for c in letters for k in (c, prefix + c, c + suffix) if k in ids}
-        for pair, t in self.merges.items(): needs[ids[t]] |= {ids[o] for o in pair}
+        for pair, t in self.merges.items():
+            needs[ids[t]] |= {ids[o] for o in pair}
         return needs
 
     def closed(self,
@@ -91,13 +97,18 @@ def cut(self:Vocabulary,
     kept:set, # Ids, from `closed`
 )->tuple: # `tokenizer.json` with fewer words, and dict from old id to new id
     "Drop all other words."
-    state, new = copy.deepcopy(self.state), {i: n for n, i in enumerate(sorted(kept))}
+    state = copy.deepcopy(self.state)
+    new = {i: n for n, i in enumerate(sorted(kept))}
     model = state['model']
-    if self.scored: model['vocab'], model['unk_id'] = [o for i, o in enumerate(model['vocab']) if i in new], new.get(self.unknown)
-    else: model['vocab'] = {t: new[i] for t, i in self.ids.items() if i in new}
-    if self.merges: model['merges'] = [m for m, t in self.merges.items() if {*m, t} <= model['vocab'].keys()]
+    if self.scored:
+        model['vocab'], model['unk_id'] = [o for i, o in enumerate(model['vocab']) if i in new], new.get(self.unknown)
+    else:
+        model['vocab'] = {t: new[i] for t, i in self.ids.items() if i in new}
+    if self.merges:
+        model['merges'] = [m for m, t in self.merges.items() if {*m, t} <= model['vocab'].keys()]
     for t in state['added_tokens']: t['id'] = new[t['id']]
-    for o, k in _ends(state['post_processor']): o[k] = [new.get(i, i) for i in o[k]] # names stay
+    for o, k in _ends(state['post_processor']):
+        o[k] = [new.get(i, i) for i in o[k]] # names stay
     if state['padding']: state['padding']['pad_id'] = new[state['padding']['pad_id']]
     return state, new
 
@@ -137,17 +148,20 @@ def cut_model(
     rows = list(new)
     cut = {id(p): nn.Parameter(p.detach()[rows].clone(), p.requires_grad) for m in (table, head) if m is not None
         for p in m.parameters()}
-    for m in enc.modules(): m._parameters |= {k: cut[id(p)] for k, p in m._parameters.items() if id(p) in cut}
+    for m in enc.modules():
+        m._parameters |= {k: cut[id(p)] for k, p in m._parameters.items() if id(p) in cut}
     for m in enc.modules() if head is not None else ():
         for o in m.children() if head in m._modules.values() else (): # MobileBERT's head has a second matrix
             if getattr(o, 'in_features', None) != head.out_features: continue
-            o.weight, o.in_features = nn.Parameter(o.weight.detach()[:, rows].clone(), o.weight.requires_grad), len(new)
+            o.weight = nn.Parameter(o.weight.detach()[:, rows].clone(), o.weight.requires_grad)
+            o.in_features = len(new)
     table.num_embeddings = enc.config.vocab_size = len(new)
     if head is not None: head.out_features = len(new)
     if table.padding_idx is not None: table.padding_idx = new[table.padding_idx]
     for config in {id(m.config): m.config for m in enc.modules() if hasattr(m, 'config')}.values():
         for k, v in vars(config).items():
-            if k.endswith('token_id') and isinstance(v, int): setattr(config, k, new.get(v))
+            if k.endswith('token_id') and isinstance(v, int):
+                setattr(config, k, new.get(v))
     enc.tokenizer = tokenizer
     for m in small.modules():
         if is_a(m, 'BaseModel'): # of sentence-transformers
@@ -201,7 +215,8 @@ def counted_texts(
 )->tuple: # Texts, and the tokenizer that reads them
     "Find the texts whose words count; raise `ValueError` for tokens."
     items = job.learner and job.learner.dls.train.dataset
-    if items: texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
+    if items:
+        texts = [o if len(o) > 1 else o[0] for o in zip(*(items.texts or ()))]
     else: texts = check_data(job.data, job.encoder.kind)
     if not are_texts(texts):
         raise ValueError('words counts the words of texts, and got tokens: pass texts, and a model with a tokenizer')
@@ -253,7 +268,8 @@ def words_part(step, keep:int=None, coverage:float=None):
         counts[sorted(old.special)] = 0
         return counts
     ids = ids_by(old.state, rows, lists)
-    total, held = count(ids), count(ids[9::10])
+    total = count(ids)
+    held = count(ids[9::10])
     if not total.any():
         raise ValueError(f'no word of the vocabulary occurs in these {len(rows):,} texts: does the model know their script?')
     state, new = old.cut(old.choose(total, keep, coverage))
