@@ -53,6 +53,7 @@ class Registry(dict):
         return self[name] if name in self else module.of_name(name)
 
 # %% ../nbs/registry.ipynb #eng0rg02
+OPENERS = Registry('opener', {'rank_bert.models.opener': 'tokenizer'}) # what a name is opened as -> function of the name
 ENGINES = Registry('engine', {'rank_bert.ship.engines': 'onnx openvino'}) # name -> `Engine`
 
 def precisions()->list:

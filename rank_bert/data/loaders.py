@@ -24,6 +24,7 @@ from .labels import Labels
 from .tables import (check_text_cols, draw_rows, find_text_cols, name_first, read_data, row_place,
                                    split_data, table_column)
 from .tokens import TextItems, TokenizedTexts, split_pairs, tokenize_cached
+from ..registry import OPENERS
 
 # %% ../../nbs/data/loaders.ipynb #01191e55
 def length_sorted_order(
@@ -201,9 +202,7 @@ def text_dls(
     check_count(seed, 'seed', 0)
     check_count(n_train, 'n_train', none=True)
     check_count(val_bs, 'val_bs', none=True)
-    if isinstance(tokenizer, (str, os.PathLike)):
-        from rank_bert.models.opener import get_tokenizer # which imports the facts of this room
-        tokenizer = get_tokenizer(tokenizer)
+    if isinstance(tokenizer, (str, os.PathLike)): tokenizer = OPENERS.find('tokenizer')(tokenizer)
     if max_length is None: max_length = default_length(tokenizer.model_max_length)
     train, valids = split_data(read_data(data), valid, seed if split_seed is None else split_seed)
     text_cols = find_text_cols(train, label_col) if text_cols is None else check_text_cols(text_cols, label_col, train)

@@ -125,9 +125,9 @@ class TextItems:
     def new_empty(self): return self.take([])
     @property
     def loss_func(self): # where a fastai `Learner` looks if it is given none
-        from rank_bert.train.scores import HeadLoss # which needs rooms that need this one
-        if self.vocab is None: return HeadLoss('regression')
-        return HeadLoss('multi_label_classification' if self.y.ndim == 2 else 'single_label_classification')
+        from fastai.losses import BCEWithLogitsLossFlat, CrossEntropyLossFlat, MSELossFlat
+        if self.vocab is None: return MSELossFlat()
+        return BCEWithLogitsLossFlat() if self.y.ndim == 2 else CrossEntropyLossFlat()
 
 # %% ../../nbs/data/tokens.ipynb #de1fff9e
 @patch

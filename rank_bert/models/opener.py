@@ -24,6 +24,7 @@ from ..io import expanded, hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
 from .encoder import Encoder, is_a, sentence_encoder
 from .hooks import set_attr
+from ..registry import OPENERS
 from .folder import SavedModel, as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
 
 # %% ../../nbs/models/opener.ipynb #de93f952
@@ -159,6 +160,7 @@ def record_origin(model, origin):
     return model
 
 # %% ../../nbs/models/opener.ipynb #922014e5
+@OPENERS.add('tokenizer')
 def get_tokenizer(
     model_name:str|Path, # Any encoder on the hub, or the folder of a saved model
 )->PreTrainedTokenizerBase: # Fast tokenizer
