@@ -137,7 +137,7 @@ class Labels:
         self.columns = isinstance(label_col, (list, tuple))
         labels = self.read(train)
         self.several = not regression and is_multi_label(labels)
-        self.told = False
+        self.way = None # are labels names or numbers?
         own = label_col if self.columns else train.attrs.get('classes', {}).get(label_col)
         if self.columns or own and (not vocab or is_unnamed(vocab) and len(vocab) == len(own)):
             vocab = own
@@ -177,10 +177,18 @@ def read(self:Labels, table, split='train'):
 
 # %% ../../nbs/data/labels.ipynb #5e9a3c11
 @patch
-def match(self:Labels, labels):
-    "Find labels among those that are known, and say once if they are numbers."
-    warn, self.told = not self.told, True
-    return match_labels(self.vocab, labels, warn)
+def match(self:Labels, labels, split):
+    "Find labels among those that are known; say once if they are numbers, and refuse them beside names in another split."
+    labels = list(labels)
+    found = match_labels(self.vocab, labels, self.way is None)
+    names, given = ({class_name(o).casefold() for o in some} for some in (self.vocab, labels))
+    if not given or None in found or is_unnamed(self.vocab): return found
+    way = 'names' if given & names else 'numbers'
+    if self.way not in (None, way):
+        raise ValueError(f'the labels of {split} are {way}, as {labels[0]!r}, and those of a split before are {self.way}: '
+            'write names in both, or numbers')
+    self.way = way
+    return found
 
 @patch
 def encode(self:Labels, table, split='train'):
@@ -192,7 +200,7 @@ def encode(self:Labels, table, split='train'):
         if self.col in table.attrs.get('classes', {}) and all(o == -1 for o in labels):
             return None
         _check_given(labels, place)
-        res = [*map(read_score, labels)] if self.vocab is None else self.match(labels)
+        res = [*map(read_score, labels)] if self.vocab is None else self.match(labels, split)
         if None in res:
             i = res.index(None)
             want = f'one of {known}{self.known}' if known else 'a finite number'
@@ -203,7 +211,7 @@ def encode(self:Labels, table, split='train'):
         labels = [[n for n, o in zip(self.vocab, row) if o] for row in labels]
     res = np.zeros((len(labels), len(self.vocab)), np.float32)
     each = [(i, o) for i, row in enumerate(labels) for o in row]
-    for (i, o), k in zip(each, self.match(o for _, o in each)):
+    for (i, o), k in zip(each, self.match((o for _, o in each), split)):
         if k is None: raise ValueError(f'{place(i)} has {class_name(o)!r}, which is not one of {known}')
         res[i, k] = 1
     return res

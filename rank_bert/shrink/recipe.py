@@ -94,7 +94,7 @@ class Job:
         if config.side != 'both' and not self.encoder.embeds:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
-        elif isinstance(data, (str, Path)): data = check_data(data) # a table
+        elif isinstance(data, (str, Path, list)): data = check_data(data, self.encoder.kind) # a table, or texts that may be missing
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
