@@ -20,7 +20,7 @@ from scipy import stats
 from transformers import AutoModelForSequenceClassification
 from rank_bert.data.glue import glue_task, load_glue
 from rank_bert.models.batches import batches_of_texts
-from rank_bert.shrink.bounds import clopper_pearson
+from rank_bert.see.bounds import clopper_pearson
 from rank_bert.shrink.guarantee import changed_answers, outputs_on
 from rank_bert.shrink.recipe import Job, Result, Step, parse, run
 from rank_bert.shrink.search import search

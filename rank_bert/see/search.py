@@ -9,12 +9,12 @@ __all__ = ['rank_scores', 'own_documents', 'search_scores', 'encode_search', 'ki
 
 # %% ../../nbs/see/search.ipynb #sees0003
 import numpy as np, pandas as pd, torch
-from scipy.stats import bootstrap
 from sklearn.metrics import dcg_score
 from tqdm.auto import tqdm
 from ..data.search import SearchTask
 from ..models.encoder import Encoder, is_a, kind_by_similarity
 from ..models.kinds import KINDS
+from .bounds import mean_interval
 from .similarity import encode_texts
 
 # %% ../../nbs/see/search.ipynb #sees0006
@@ -88,7 +88,6 @@ def compare_search(
     dense, # Model that the index comes from
     small, # The smaller one
     task:SearchTask, # From `read_search`
-    seed:int=42, # For the bootstrap
     keep_self:bool=False, # As for `search_scores`
     progress:bool=False, # Show bars?
 )->pd.DataFrame: # Rows: dense, whole (both sides small), queries only (old index)
@@ -101,8 +100,5 @@ def compare_search(
     for k, v in list(rows.items())[1:]:
         change = (v['ndcg@10'] - rows['dense']['ndcg@10']).to_numpy()
         res.loc[k, 'of dense'] = res.loc[k, 'ndcg@10']/res.loc['dense', 'ndcg@10']
-        low = high = change.mean()
-        if change.std():
-            low, high = bootstrap([change], np.mean, n_resamples=2000, rng=seed, method='percentile').confidence_interval
-        res.loc[k, ['low', 'high']] = low, high
+        res.loc[k, ['low', 'high']] = mean_interval(np.clip(change, -1, 1))
     return res

@@ -36,7 +36,7 @@ from ..models.opener import get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes
 from ..models.sizes import parameter_parts
 from ..models.hooks import set_attr
-from ..shrink.bounds import check_enough, upper_bound
+from ..see.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
 from ..lowrank.record import dense_sizes, guaranteed, made_smaller, records_of, warn_other_dense

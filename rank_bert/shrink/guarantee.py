@@ -14,7 +14,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
 from ..io import digest
-from .bounds import check_enough, upper_bound
+from ..see.bounds import check_enough, upper_bound
 from ..models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
     each_text, group_numbers, split_batch)
 from ..models.hooks import frozen

@@ -12,7 +12,7 @@ import warnings
 import torch, torch.nn as nn, torch.nn.functional as F
 from ..models.kinds import KINDS
 from ..models.encoder import Encoder
-from .bounds import clopper_pearson
+from ..see.bounds import clopper_pearson
 from .guarantee import changed_answers, outputs_on
 
 # %% ../../nbs/shrink/judge.ipynb #jdg00011
