@@ -361,26 +361,6 @@ def kind(self:SavedModel)->str: # Key of `KINDS`; None for a head that chooses a
     from rank_bert.models.answers import kind_of # imports NumPy
     return kind_of([self.sentence_class], next(iter(self.classes), 'Model'), self.config)
 
-def check_kind(
-    kind:str, # What you say that a model answers: 'ranking' or 'regression'
-    found:str, # What its files say, a key of `KINDS`
-    name, # The model, for the error
-):
-    "Raise `ValueError` unless the one output of a model may be of this kind."
-    from rank_bert.settings import option # imports fastcore
-    check_name(kind, 'kind', ['ranking', 'regression'])
-    if found in (kind, 'regression'): return
-    raise ValueError(f"{option('kind')} {kind} is for a model with one output, and {name} is for {found}: leave it out")
-
-@method
-def take(self:SavedModel,
-    kind:str, # 'ranking' or 'regression'
-):
-    "Say what the one output of the model is."
-    check_kind(kind, self.kind, self)
-    self.kind = kind
-    self.ranks = kind == 'ranking'
-
 @once
 def labels(self:SavedModel)->list: # In the order of its outputs
     "List the names of the labels of a classifier; raise `ValueError` if the model is none."
@@ -418,6 +398,27 @@ def targets(self:SavedModel)->dict: # `vocab` and `regression` for `text_dls`
     self.check_labelled()
     if self.kind in ('regression', 'ranking'): return dict(vocab=None, regression=True)
     return dict(vocab=self.labels, regression=False)
+
+# %% ../../nbs/models/folder.ipynb #f01dknd6
+def check_kind(
+    kind:str, # What you say that a model answers: 'ranking' or 'regression'
+    found:str, # What its files say, a key of `KINDS`
+    name, # The model, for the error
+):
+    "Raise `ValueError` unless the one output of a model may be of this kind."
+    from rank_bert.settings import option # imports fastcore
+    check_name(kind, 'kind', ['ranking', 'regression'])
+    if found in (kind, 'regression'): return
+    raise ValueError(f"{option('kind')} {kind} is for a model with one output, and {name} is for {found}: leave it out")
+
+@method
+def take(self:SavedModel,
+    kind:str, # 'ranking' or 'regression'
+):
+    "Say what the one output of the model is."
+    check_kind(kind, self.kind, self)
+    self.kind = kind
+    self.ranks = kind == 'ranking'
 
 # %% ../../nbs/models/folder.ipynb #f01drow2
 _OWN = dict(data=check_text,

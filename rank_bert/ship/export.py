@@ -76,14 +76,7 @@ def export(
         traced = hidden/'model.onnx'
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
-        settings = {}
-        start = time.perf_counter()
-        for k, f in folders.items():
-            if len(settings) == 1:
-                took = time.perf_counter() - start
-                say_duration(tries_seconds(graph, took, len(folders), texts, size), f'{len(folders)} engines and precisions, as '
-                    f"{', '.join(map('-'.join, folders))}", 'an engine and a precision by name, or fewer texts')
-            settings[k] = write_candidate(source, graph, traced, f, *k, form.processor)
+        settings = write_candidates(source, graph, traced, folders, texts, size, form.processor)
         kept = check_guarantee(truth, folders, texts, config, size[0], met) if config.max_changed else folders
         if len(candidates) > 1:
             best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
@@ -397,6 +390,17 @@ def tries_seconds(
     x = {k: v.numpy() for k, v in graph.sample(*size).items()}
     each = timed_call(partial(pytorch_engine(graph), x))/size[0]
     return n*took + (n + 2)*each*((256 if texts is None else len(texts)) + 21*size[0]) # 21 turns
+
+def write_candidates(source, graph, traced, folders, texts, size, processor): # candidate -> what its manifest holds
+    "Fill the folder of each candidate, and say after the first how long all take."
+    res, start = {}, time.perf_counter()
+    for k, f in folders.items():
+        if len(res) == 1:
+            seconds = tries_seconds(graph, time.perf_counter() - start, len(folders), texts, size)
+            named = ', '.join(map('-'.join, folders))
+            say_duration(seconds, f'{len(folders)} engines and precisions, as {named}', 'one that you name, or fewer texts')
+        res[k] = write_candidate(source, graph, traced, f, *k, processor)
+    return res
 
 # %% ../../nbs/ship/export.ipynb #18364c9b
 def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine and precision, and what the manifest tells
