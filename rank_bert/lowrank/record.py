@@ -189,5 +189,6 @@ def warn_other_dense(
     "Warn if a model was not compressed from the other one."
     about = last.get('dense', {})
     if about.get('digest') in (None, model_digest(dense)): return
-    warnings.warn(f"these are not the weights that the model was compressed from ({about['name']}): what you read is about the "
+    of = f" ({about['name']})" if about['name'] else ''
+    warnings.warn(f"these are not the weights that the model was compressed from{of}: what you read is about the "
         "dense model that you named")
