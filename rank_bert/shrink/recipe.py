@@ -98,7 +98,7 @@ class Job:
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
-        self.given = dict(digest=texts_digest(data), seed=config.seed) if data and isinstance(data, list) else None
+        self.given = dict(digest=texts_digest(data), seed=config.seed) if isinstance(data, list) and data else None
         if config.max_changed:
             own = None if self.ready else data
             self.data, self.aside = set_aside(own, seed=config.seed, kind=self.encoder.kind)
