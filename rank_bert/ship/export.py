@@ -488,8 +488,9 @@ def _of_queries(z, kind, texts):
 
 # %% ../../nbs/ship/export.ipynb #4e58a721
 def digests_of(source, texts):
-    "Compute the fingerprints of texts and of their tokens, since a record holds one of them."
+    "Compute the fingerprints of texts and of their tokens, since a record holds one of them; a tagger's is of its words."
     from rank_bert.data.tokens import token_batches # imports datasets
+    if Encoder(source.model).kind == 'token_classification': return [texts_digest(texts)]
     return [texts_digest(o) for o in (texts, token_batches(source.tokenizer, texts, source.max_length))]
 
 def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them

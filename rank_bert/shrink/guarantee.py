@@ -159,7 +159,7 @@ def texts_digest(texts)->str: # texts, pairs of texts, or batches, in any order
     "Compute a fingerprint of texts, or of the tokens of batches."
     if not are_texts(texts):
         texts = [tuple(x['input_ids'].tolist()) for x, _ in each_text(texts)]
-    return digest(sorted(map(str, texts)))
+    return digest(sorted(o if isinstance(o, str) else str([*o]) for o in texts))
 
 def share_error(confidence, mark, met)->tuple: # Confidence of this test, and the tests on these texts so far
     "Divide the error that a guarantee allows, where a record says that another setting was tested on the same texts."
