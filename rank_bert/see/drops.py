@@ -110,14 +110,15 @@ def tested_score(
     confidence:float=.95, # Probability with which each bound holds
     seed:int=42, # Of the draws
     draws:int=1000,
+    rows:int=3, # Extreme texts to add
 )->Tested:
-    "Test a limit on the drop of a score from both sides, by drawing texts anew beside three extreme ones."
+    "Test a limit on the drop of a score from both sides, by drawing texts anew beside a few extreme ones."
     rng = np.random.default_rng(seed)
-    tried = [np.concatenate([data, [o]*3]) for o in extremes(data)]
+    tried = [np.concatenate([data, [o]*rows]) for o in extremes(data)]
     drops = [float(drop(np.ones((1, len(o))), o)[0]) for o in tried]
-    def drawn(rows):
-        kinds, counts = np.unique(rows, axis=0, return_counts=True)
-        return drop(rng.multinomial(len(rows), counts/len(rows), draws), kinds)
+    def drawn(texts):
+        kinds, counts = np.unique(texts, axis=0, return_counts=True)
+        return drop(rng.multinomial(len(texts), counts/len(texts), draws), kinds)
     high = np.sort(np.nan_to_num(drawn(tried[np.argmax(drops)]), nan=np.inf))
     low = np.sort(np.nan_to_num(drawn(tried[np.argmin(drops)]), nan=-np.inf))
     k = int((1 - confidence)*(draws + 1) + 1e-9) # bounds and p-values agree
