@@ -175,8 +175,6 @@ def calibrate(
     check_count(n_samples, 'n_samples', none=True)
     check_count(seed, 'seed', least=0)
     check_count(draws, 'draws')
-    if draws > 1 and fisher == 'empirical':
-        raise ValueError(f"draws={draws} are random: with fisher='empirical' a text has one gradient, so leave it out")
     known = ACTIVATION_STATISTICS + (GRADIENT_STATISTICS if fisher else ())
     want = known if statistics is None else (statistics,) if isinstance(statistics, str) else tuple(statistics)
     for s in want:

@@ -159,6 +159,8 @@ def cotangents(
     row = KINDS[kind]
     if row.embeds: z = row.unit(z.float())
     if fisher == 'true': return z, [row.draw(z.detach(), gen) for _ in range(draws)]
+    if draws > 1:
+        raise ValueError(f"draws={draws} are random: with fisher='empirical' a text has one gradient, so leave it out")
     if row.embeds or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
