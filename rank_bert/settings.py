@@ -387,6 +387,7 @@ class CompressConfig(Settings):
     multiple_of:Count = 1 # Choose ranks that are multiples of this
     side:one_of('both', 'queries') = 'both' # Of a search: both, or queries alone, which search the index of the dense model
     n_samples:Count = 1024 # Texts to learn from and to judge by; for labels as many tokens as the longest so many have
+    draws:Count = 1 # Random cotangents a text, which go back through the model: several help where it is wide and texts are few
     seed:Seed = 42 # Seed of everything that is random
 
     def __post_init__(self):
