@@ -341,6 +341,9 @@ def read_for(p, data, limits, rows)->tuple: # Texts, labels (None without a need
     check_columns(table, columns)
     others = [label]*(label in table) + columns
     cols = check_text_cols(rows.text_cols or find_text_cols(table, others, warn=False), others, table)
+    pairs = p.kind == 'ranking' or p.settings['texts'] == 2
+    if len(cols) == 2 and not (pairs or rows.text_cols):
+        raise ValueError(f'the columns {cols[0]!r} and {cols[1]!r} may both be texts: give {option("text_cols")}, these two or the one that is')
     y = Labels(table, label, None, p.labels or None, not p.labels or None).encode(table) if scored else None
     texts = [table_column(table, c) for c in cols]
     return texts[0] if len(texts) == 1 else [*zip(*texts)], y, table
