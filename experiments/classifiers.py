@@ -12,10 +12,11 @@ from pathlib import Path
 import torch
 from embeddings import add_row
 from fastcore.script import call_parse
-from rank_bert.models.batches import split_batch
-from rank_bert.models.kinds import KINDS
+from rank_bert.models.batches import buckets_for, split_batch
+from rank_bert.models.hooks import frozen
+from rank_bert.models.kinds import KINDS, prediction_of
 from rank_bert.settings import CompressConfig
-from rank_bert.shrink.guarantee import changed_answers, outputs_on
+from rank_bert.shrink.guarantee import changed_answers
 from rank_bert.shrink.recipe import Job, parse, run
 from rank_bert.train.glue_learner import glue_learner
 
@@ -33,12 +34,16 @@ def main(
     task = json.loads((folder/'results.json').read_text())['settings']['task']
     learn = glue_learner(task, folder, source=source)
     dense = learn.model.eval()
-    before, kind = outputs_on(dense, learn.dls.valid)
+    rows = list(buckets_for(dense, learn.dls.valid))
+    labels, kind = torch.cat([y for _, y in rows]), prediction_of(dense, rows[0][0])[1]
+    def answers(model):
+        with frozen(model): return torch.cat([prediction_of(model, x)[0] for x, _ in rows])
+    before = answers(dense)
     def add(recipe, budget, texts, tokens, model, seconds):
-        after = outputs_on(model, learn.dls.valid)[0]
+        after = answers(model)
         far = KINDS[kind].divergence(before.double(), after.double()).mean().item()
         add_row(out, dict(model=folder.name, task=task, recipe=recipe, budget=budget, texts=texts, tokens=tokens, divergence=f'{far:.5g}',
-            changed=f'{changed_answers(before, after, kind).mean():.5f}', accuracy=f"{learn.with_model(model).evaluate()['accuracy']:.5f}",
+            changed=f'{changed_answers(before, after, kind).mean():.5f}', accuracy=f'{(after.argmax(-1) == labels).double().mean().item():.5f}',
             seconds=round(seconds, 1), machine=f'{platform.machine()}, 1 thread', date=time.strftime('%Y-%m-%d')))
     if (folder.name, 'dense', 1.) not in done: add('dense', 1., 0, 0, dense, 0.)
     for recipe in recipes.split():

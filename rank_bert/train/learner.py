@@ -53,7 +53,8 @@ class EncoderLearner(Learner):
         alone = self.lock.locked() # `validate` and `get_preds` hold the lock, fits don't
         if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
             name_labels(self.model, self.dls)
-            notes(self.model).lost_head = False
+            for o in self.model.modules():
+                if hasattr(o, 'notes'): o.notes.lost_head = False
         if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
             check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):

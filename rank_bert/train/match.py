@@ -18,7 +18,6 @@ from ..models.folder import check_length
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
 from ..models.embedder import prompted
 from ..models.encoder import Encoder, is_a
-from ..models.hooks import notes
 from ..models.kinds import check_whole
 from ..models.opener import get_tokenizer, hub_name
 from ..models.classifier import PooledConfig, pooled_classifier
@@ -72,7 +71,7 @@ def label_order(model, dls, warn=False)->tuple: # Labels of the model; the place
 
 def check_labels(model, dls):
     "Raise `ValueError` if a model was trained on other labels than those of data loaders."
-    if notes(model).lost_head:
+    if any(hasattr(o, 'notes') and o.notes.lost_head for o in model.modules()):
         raise ValueError('the model came with a head for another number of labels, and its new one is random: fit it')
     have, at = label_order(model, dls)
     if at != [*range(len(have))]:
