@@ -15,6 +15,7 @@ from .checks import check_name
 from .commands.train import finetune, pretrain
 from .commands.predict import evaluate, predict
 from .commands.compress import compress
+from .commands.check import check
 from .commands.export import export
 from .commands.sweep import report, sweep
 from .commands.shell import COMMANDS, Saved, command, command_name, say, shows_progress
@@ -22,7 +23,7 @@ from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, t
 
 # %% ../nbs/cli.ipynb #cli-ord1
 COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order, whichever was imported first
-    for f in (finetune, pretrain, evaluate, predict, compress, export, sweep, report)})
+    for f in (finetune, pretrain, evaluate, predict, compress, export, check, sweep, report)})
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command

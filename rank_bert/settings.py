@@ -6,7 +6,7 @@ Docs: https://rank-bert.github.io/rank_bert/settings.html.md"""
 
 # %% auto #0
 __all__ = ['Ranks', 'Cost', 'Batch', 'running', 'in_shell', 'option', 'text_as', 'flatten', 'Rows', 'Fit', 'Grid', 'Runs',
-           'Latency', 'batch_shape', 'CompressConfig']
+           'Latency', 'batch_shape', 'CompressConfig', 'Limits']
 
 # %% ../nbs/settings.ipynb #5e771002
 import re
@@ -387,6 +387,7 @@ class CompressConfig(Settings):
     multiple_of:Count = 1 # Choose ranks that are multiples of this
     side:one_of('both', 'queries') = 'both' # Of a search: both, or queries alone, which search the index of the dense model
     n_samples:Count = 1024 # Texts to learn from and to judge by; for labels as many tokens as the longest so many have
+    draws:Count = 1 # Random cotangents a text, which go back through the model: several help where it is wide and texts are few
     seed:Seed = 42 # Seed of everything that is random
 
     def __post_init__(self):
@@ -397,3 +398,33 @@ class CompressConfig(Settings):
         if self.speed_engine and not self.speedup:
             raise ValueError(f"{option('speed_engine')} is what a {option('speedup')} is measured in: pass one, or leave it out")
         self.limit = given[0] if given else None
+
+# %% ../nbs/settings.ipynb #gateset2
+def _drops_of(value, name):
+    "Read `SCORE=DROP,...`; a dict is checked as well."
+    pairs = value.items() if isinstance(value, dict) else [o.partition('=')[::2] for o in comma_list(str).check(value, name)]
+    try: return {k.strip(): check_fraction(float(v), name, one=False) for k, v in pairs}
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError(f'{name} takes SCORE=DROP pairs with commas, each drop in (0, 1), got {short_repr(value)}') from None
+
+@dataclass
+class Limits(Settings):
+    "What one model may change in the place of another, and in which slices."
+    max_changed:OpenFraction = None # Share of answers that may change
+    max_drop:ArgType(str, _drops_of, 'SCORE=DROP,...') = None # How far scores may fall, such as accuracy=.01,f1=.01 or ndcg@10=.02
+    max_ms:Positive = None # Milliseconds that one text may take, on this machine
+    max_mb:Positive = None # Megabytes that the weights or the graph may take
+    by:comma_list(text_as('NAME')) = () # Slices that must keep the limits, too: answer, label, length, kind (of entities), or a column
+    expect:comma_list(text_as('NAME')) = () # Slices that must be there
+    unit:text_as('COLUMN') = None # What counts as one: rows with the same value there (default: equal texts)
+    confidence:OpenFraction = .95 # Probability with which a model that does not keep the limits is stopped
+    tolerance:Positive = None # Least change that counts, for numbers (their units) and embeddings (1 - cosine)
+    side:one_of('both', 'queries') = 'both' # Of a search: both, or queries alone, which search the index of the dense model
+    seed:Seed = 42 # Of all that is drawn
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not (self.max_changed or self.max_drop or self.max_ms or self.max_mb):
+            raise ValueError(f"there is no limit to check: pass {option('max_changed')}, {option('max_drop')}, {option('max_ms')} or {option('max_mb')}")
+        if self.expect and not self.by:
+            raise ValueError(f"{option('expect')} names slices, and there are none: pass {option('by')}")

@@ -250,7 +250,8 @@ def start(self:Sweep,
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
     model, data, about = self.prepare(run, tick)
-    kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{self.config.n_samples}.safetensors'
+    learned = f'{self.config.n_samples}x{self.config.draws}'
+    kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{learned}.safetensors'
     job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)
 

@@ -11,7 +11,6 @@ __all__ = ['to_float64', 'damped_root']
 from collections import namedtuple
 from contextlib import ExitStack, contextmanager
 import torch, torch.nn as nn
-from scipy.linalg.lapack import dpotrf
 from ..models.batches import split_batch
 from ..models.encoder import linears
 from ..models.hooks import outside, set_attr
@@ -110,15 +109,8 @@ def damped_root(
     for k in range(100):
         damped = c.clone()
         damped.diagonal().add_(damping*10**k*scale)
-        if c.device.type != 'cpu':
-            root, failed = torch.linalg.cholesky_ex(damped)
-            failed = failed or not all_finite(root) # cuSOLVER may give NaN and say nothing
-        else:
-            root, failed = dpotrf(damped.numpy().T, lower=1, clean=0, overwrite_a=1) # half as long as PyTorch's
-        if failed: continue
-        root = torch.as_tensor(root)
-        root.mT.triu_()
-        return root
+        root, failed = torch.linalg.cholesky_ex(damped)
+        if not failed and all_finite(root): return root # cuSOLVER may give NaN and say nothing
     raise ValueError(f"no damping by multiples of {damping:.3g} makes a second moment of shape {tuple(c.shape)} "
                      "positive: pass a positive semi-definite one")
 

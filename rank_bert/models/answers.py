@@ -111,12 +111,14 @@ class Embedding(Kind):
         return super().size(a) if self.angle else a.square().sum(-1)/2
     def moved(self, a, b):
         return f'mean cosine to the dense model {1 - a:.3f} -> {1 - b:.3f}' if self.angle else super().moved(a, b)
+    def halves(self, n): # Numbers of the texts to find, and of those that ask
+        return self.torch.randperm(n, generator=self.torch.Generator().manual_seed(0)).chunk(2)
     def changed(self, a, b, tolerance=None):
         scale = self.size(a).mean().sqrt()
         a, b = a/scale, b/scale
         if tolerance is not None: return ~(self.divergence(a, b) <= tolerance)
         if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
-        found, asked = self.torch.randperm(len(a), generator=self.torch.Generator().manual_seed(0)).chunk(2)
+        found, asked = self.halves(len(a))
         a, b = (self.similarity(o[asked], o[found]) for o in (a, b.nan_to_num(0, 0, 0)))
         return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
     def similarity(self, a, b): # (n, size) and (m, size) -> (n, m)

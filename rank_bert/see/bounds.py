@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/see/bounds.html.md"""
 __all__ = ['least_texts']
 
 # %% ../../nbs/see/bounds.ipynb #boun0003
+from typing import NamedTuple
 import numpy as np
 from scipy import optimize, stats
 from ..checks import check_count, check_fraction
@@ -91,3 +92,57 @@ def mean_interval(
     "Bound the mean of gains and losses on both sides."
     x, each = np.asarray(changes, float), (1 + confidence)/2
     return 1 - 2*upper_bound((1 - x)/2, each), 2*upper_bound((1 + x)/2, each) - 1
+
+# %% ../../nbs/see/bounds.ipynb #gatebn02
+def mean_p(
+    losses, # In [0, 1], `(texts,)`
+    most:float, # Mean to test, in (0, 1)
+    confidence:float=.95, # That the stakes are chosen for; the p-value may be compared with any error
+)->float:
+    "Compute how likely losses as small as these are if their mean is above `most`."
+    x = np.asarray(losses, float)
+    if np.isin(x, (0, 1)).all():
+        return float(stats.binom.cdf(x.sum(), len(x), most))
+    return float(np.exp(-max(0., _log_capital(x, confidence)[0](most))))
+
+# %% ../../nbs/see/bounds.ipynb #gatebn05
+class Tested(NamedTuple):
+    "What texts say about a limit."
+    lower:float # Bound from below, for this test alone
+    upper:float # Bound from above, for this test alone
+    holds:float # p-value of a value above the limit: small where the limit is kept
+    broken:float # p-value of a value within the limit
+    def verdict(self,
+        error:float, # Probability with which it may be wrong
+    )->str: # 'holds', 'broken' or 'undecided'
+        "Say what the texts show."
+        if self.holds <= error: return 'holds'
+        return 'broken' if self.broken <= error else 'undecided'
+
+# %% ../../nbs/see/bounds.ipynb #gatebn06
+def tested_mean(
+    losses, # In [least, 1], `(texts,)`
+    limit:float, # On their mean
+    confidence:float=.95, # Probability with which each bound holds
+    least:float=0., # -1 for gains and losses
+)->Tested:
+    "Test a limit on a mean loss from both sides."
+    size = 1 - least
+    x = (np.asarray(losses, float) - least)/size
+    most = (limit - least)/size
+    lower = 1 - upper_bound(1 - x, confidence)
+    upper = upper_bound(x, confidence)
+    return Tested(least + size*lower, least + size*upper, mean_p(x, most, confidence), mean_p(1 - x, 1 - most, confidence))
+
+# %% ../../nbs/see/bounds.ipynb #gatebn10
+def hochberg(
+    p, # p-values of independent tests
+    error:float=.05, # Probability that one of those named is wrong
+)->np.ndarray: # True for those named
+    "Name the tests that are significant together."
+    p = np.asarray(p, float)
+    order = p.argsort()
+    fits = np.flatnonzero(p[order] <= error/np.arange(len(p), 0, -1))
+    res = np.zeros(len(p), bool)
+    if len(fits): res[order[:fits[-1] + 1]] = True
+    return res

@@ -26,7 +26,7 @@ from ..see.metrics import finite_weights
 from ..models.batches import TextTokens, batches_from, buckets_for, each_text
 from ..models.hooks import frozen, hooked
 from rank_bert.shrink.statistics import (ACTIVATION_STATISTICS, GRADIENT_STATISTICS, LayerStatistics, Statistics,
-    WordStatistics, cotangent)
+    WordStatistics, cotangents)
 
 # %% ../../nbs/shrink/calibrate.ipynb #a4b1e626
 def fingerprint(
@@ -81,13 +81,14 @@ def needed(self:Calibration,
 # %% ../../nbs/shrink/calibrate.ipynb #f03f056f
 class _Collector:
     "Collect statistics of a model's linear layers and words, one pack of texts at a time."
-    def __init__(self, model, want, fisher, seed):
+    def __init__(self, model, want, fisher, seed, draws=1):
         self.model, self.encoder = model, Encoder(model)
         self.enc = self.encoder.base
         self.family = self.encoder.family
         self.linears = self.encoder.layers()
         self.want = want
         self.fisher = fisher
+        self.draws = draws
         self.gen = torch.Generator().manual_seed(seed)
         self.device = self.enc.device
         self.samples = 0
@@ -113,7 +114,11 @@ class _Collector:
         stats.forward(x, self.keep)
         if not self.fisher: return
         if not y.requires_grad: y = y.detach().requires_grad_().clone() # a table of positions starts no graph
-        y.register_hook(lambda g, keep=self.keep: stats.backward(x, g, keep))
+        keep, weight = self.keep, 0.
+        def see_gradient(g):
+            nonlocal weight
+            weight = stats.backward(x, g, keep, weight, self.last_draw)
+        y.register_hook(see_gradient)
         return y
 
 # %% ../../nbs/shrink/calibrate.ipynb #b2c9ce28
@@ -127,13 +132,16 @@ def add(self:_Collector, x, y):
         hooks.append((self.enc.get_input_embeddings(), lambda args, kwargs, out: self.words.see(out)))
     with hooked(hooks), frozen(self.model, bool(self.fisher)):
         if self.fisher:
-            z, v = cotangent(self.model, x, y, self.fisher, self.gen)
+            z, vs = cotangents(self.model, x, y, self.fisher, self.gen, self.draws)
             row = KINDS[self.encoder.kind or 'regression']
             if self.scale is None:
                 self.scale = row.size(z.detach()).mean().sqrt() # one for all packs
-            z.backward(v/self.scale)
+            for i, v in enumerate(vs, 1):
+                self.last_draw = i == len(vs)
+                z.backward(v/(self.scale*len(vs)**.5), retain_graph=not self.last_draw)
+                self.words.backward(self.keep)
+                for s in self.layers.values(): s.finish() # each draw is squared on its own
         else: self.encoder(x)
-        for s in self.layers.values(): s.finish()
         self.words.add(x['input_ids'].to(self.device), self.keep)
     self.last = None
     self.samples = self.samples + len(self.keep.mask)
@@ -160,11 +168,13 @@ def calibrate(
     statistics=None, # Names of what to collect; all when None
     seed:int=42, # For the random cotangents
     progress:bool=True, # Show a progress bar?
+    draws:int=1, # Random cotangents a text, each with a backward pass of its own, for fisher='true'
 )->Calibration: # Statistics of every linear layer of the encoder
     "Collect statistics of the inputs and gradients of an encoder's linear layers."
     if fisher is not None: check_name(fisher, 'fisher', ('true', 'empirical'))
     check_count(n_samples, 'n_samples', none=True)
     check_count(seed, 'seed', least=0)
+    check_count(draws, 'draws')
     known = ACTIVATION_STATISTICS + (GRADIENT_STATISTICS if fisher else ())
     want = known if statistics is None else (statistics,) if isinstance(statistics, str) else tuple(statistics)
     for s in want:
@@ -177,7 +187,7 @@ def calibrate(
     total = sum(1 for _ in each_text(batches, n_samples)) if isinstance(batches, list) else n_samples
     bar = tqdm(total=total, desc='calibrate', unit='text', disable=not progress, leave=False)
     with open_linears(model), bar:
-        c = _Collector(model, want, fisher, seed)
+        c = _Collector(model, want, fisher, seed, draws)
         most = max(1, 45_000_000//sum(l.shape[0] for l in c.linears)) # what waits for gradients takes half a gigabyte
         for x, y in buckets_for(c.enc, batches, n_samples, min(2048, most)):
             c.add(x, y)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt, numpy as np, torch, torch.nn as nn
 from ..checks import check_count, check_positive
 from ..io import digest
-from ..see.bounds import check_enough, upper_bound
+from ..see.bounds import check_enough, tested_mean, upper_bound
 from ..models.batches import (are_texts, batches_from, buckets, buckets_for, check_data, choose_texts,
     each_text, group_numbers, split_batch)
 from ..models.hooks import frozen
@@ -226,10 +226,8 @@ def still_holds(
 )->Check:
     "Tell whether a guarantee holds on other texts."
     x = np.asarray(losses, float)
-    upper = upper_bound(x, guarantee.confidence)
-    lower = 1 - upper_bound(1 - x, guarantee.confidence)
-    verdict = 'holds' if upper <= guarantee.max_changed else 'broken' if lower > guarantee.max_changed else 'undecided'
-    return Check(verdict, float(x.sum()), len(x), lower, upper)
+    found = tested_mean(x, guarantee.max_changed, guarantee.confidence)
+    return Check(found.verdict(1 - guarantee.confidence), float(x.sum()), len(x), found.lower, found.upper)
 
 # %% ../../nbs/shrink/guarantee.ipynb #prom0073
 def _in_order(dl): # batches of a loader, in the order of its data set

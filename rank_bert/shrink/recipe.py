@@ -208,7 +208,7 @@ class Step:
         def make():
             with bf16_matmul(self.model, job.texts):
                 return calibrate(self.model, job.texts, None, seed=job.config.seed, statistics=job.statistics,
-                    progress=job.progress)
+                    progress=job.progress, draws=job.config.draws)
         kept = job.load_or_make and self.model is job.dense
         return self.cached('calibration', None, partial(job.load_or_make, make) if kept else make)
 
@@ -451,7 +451,8 @@ def say_duration(self:Job, texts:list)->float: # batches of one text -> seconds
     if aside: tests = 3 # of budgets, as we have seen
     for p in self.parts:
         own = {k: p.options.get(k, o.default) for k, o in options_of(p).items()}
-        seconds = p.passes*read + p.svds*svds + 60*(own.get('minutes') or 0)*(not own.get('steps'))
+        back = 2*(self.config.draws - 1)*bool(p.chooses and p.needs)
+        seconds = (p.passes + back)*read + p.svds*svds + 60*(own.get('minutes') or 0)*(not own.get('steps'))
         if p.needs == 'labels': seconds += 3*own.get('epochs', 1)*read*len(self.learner.dls.train_ds)/n
         total += seconds*(1 if p.chooses else tests)
     total += (tests + 1)*read*aside/n

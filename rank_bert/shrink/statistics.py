@@ -146,33 +146,39 @@ class Moments:
         return self.done
 
 # %% ../../nbs/shrink/statistics.ipynb #0288549e
-def cotangent(
+def cotangents(
     model:nn.Module, # A transformers model, or a module that contains one
     x:dict, # Inputs
     y, # Labels, or None
     fisher:str, # 'true' or 'empirical'
     gen:torch.Generator, # For the random signs
-)->tuple: # The prediction, an embedding at length 1, and the gradient of the loss in it, of the same shape
+    draws:int=1, # How often to draw them, for 'true'
+)->tuple: # The prediction, an embedding at length 1, and a list of gradients of the loss in it, of the same shape
     "Run a model, and find what to pull back through it."
     z, kind = prediction_of(model, x)
     row = KINDS[kind]
     if row.embeds: z = row.unit(z.float())
-    if fisher == 'true': v = row.draw(z.detach(), gen)
-    elif row.embeds or z.ndim > 2:
+    if fisher == 'true': return z, [row.draw(z.detach(), gen) for _ in range(draws)]
+    if draws > 1:
+        raise ValueError(f"draws={draws} are random: with fisher='empirical' a text has one gradient, so leave it out")
+    if row.embeds or z.ndim > 2:
         raise ValueError("fisher='empirical' is for classifiers and regressions of whole texts, "
         f"and {type(Encoder(model).base).__name__} is neither: use 'true'")
-    elif y is None:
+    if y is None:
         raise ValueError("fisher='empirical' needs batches with labels: give pairs (dict, y), or use 'true', which "
             "needs none")
-    else:
-        n, classes = z.shape[-1], kind == 'single_label_classification'
-        if (bad := (y < 0)|(y >= n) if classes else ~y.isfinite()).any():
-            raise ValueError(f"fisher='empirical' needs labels, {f'0 to {n - 1}' if classes else 'all finite'}, "
-                f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
-        v = row.gradient(z.detach(), y.to(z.device))
-    return z, v
+    n, classes = z.shape[-1], kind == 'single_label_classification'
+    if (bad := (y < 0)|(y >= n) if classes else ~y.isfinite()).any():
+        raise ValueError(f"fisher='empirical' needs labels, {f'0 to {n - 1}' if classes else 'all finite'}, "
+            f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
+    return z, [row.gradient(z.detach(), y.to(z.device))]
 
 # %% ../../nbs/shrink/statistics.ipynb #cfc7ed1d
+def graded_rows(weight): # (tokens,)
+    "Index the tokens that have a gradient; all where none has."
+    rows = weight.nonzero().squeeze(1)
+    return rows if 0 < len(rows) < len(weight) else slice(None)
+
 class LayerStatistics:
     "Streaming statistics of one linear layer."
     light = 1e-4 # part of the sum of squares that products with gradients leave out, see `heavy`
@@ -203,17 +209,21 @@ class LayerStatistics:
         x:torch.Tensor, # Input of the layer
         g:torch.Tensor, # Gradient at its output
         keep:TextTokens, # Which of both is text
-    ):
+        weight=0., # Sums (tokens,) of the squares of gradients that came before, of other draws
+        last:bool=True, # Is this the last draw? Then weigh the inputs
+    )->torch.Tensor: # `weight`, and the squares of these
         "Count the gradients of one use of the layer."
-        flat, rows = keep.flat(g), None
-        weight = flat.square().sum(1)
-        if 0 < len(some := weight.nonzero().squeeze(1)) < len(flat):
-            flat, weight, rows = flat[some], weight[some], some
-        if self.grads: self.grads.add(flat)
-        if self.weighted: self.weighted.add(keep.flat(x, rows), weight)
+        flat = keep.flat(g)
+        square = flat.square().sum(1)
+        weight = weight + square
+        if self.grads: self.grads.add(flat[graded_rows(square)])
+        if self.weighted and last:
+            rows = graded_rows(weight)
+            self.weighted.add(keep.flat(x, rows), weight[rows])
         if self.rows is not None:
             self.held.append((keep.turned(x).float(), keep.zeroed(g)))
         if self.calls == 1: self.finish()
+        return weight
 
 # %% ../../nbs/shrink/statistics.ipynb #ddba87c1
 @patch
@@ -256,11 +266,16 @@ class WordStatistics:
         self.out = out.detach().requires_grad_()
         return self.out
 
+    def backward(self, keep):
+        "Count the gradients that have come back."
+        if not self.grads: return
+        self.grads.add(keep.flat(self.out.grad))
+        self.out.grad = None
+
     def add(self, ids, keep):
         "Count the words of a batch."
         self.tokens += keep.n
         self.counts += torch.bincount(ids[keep.mask], minlength=len(self.counts))
-        if self.grads: self.grads.add(keep.flat(self.out.grad))
         self.out = None
 
 # %% ../../nbs/shrink/statistics.ipynb #bb08b347
