@@ -16,7 +16,7 @@ from nbdev.config import get_config
 
 FLAGS = set(os.environ.get('FLAGS', 'slow').split())
 EXPORTED = {'export', 'exporti', 'exports'}
-LONGEST = 'commands/doors models/every ship/export shrink/compress ship/tags compare/runner nbs/draws commands/compress'.split()
+LONGEST = 'ship/export commands/doors models/every nbs/draws compare/embedding_sweep shrink/compress shrink/prune lowrank/hf'.split()
 flags_of = lambda source: set(re.findall(r'^#\| *(\w+)', source, re.M))
 
 def names_of(source):
