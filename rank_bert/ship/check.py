@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 import numpy as np, pandas as pd, torch
 from ..checks import check_name, short_repr
-from ..data.labels import Labels, match_labels
+from ..data.labels import Labels, is_unnamed, match_labels
 from ..data.search import is_search_folder, read_search
 from ..data.tables import as_table, check_columns, check_text_cols, find_text_cols, is_empty, read_data, read_file, read_tags, row_place, table_column
 from ..io import digest, expanded, json_text
@@ -28,7 +28,7 @@ from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
 from ..see.drops import SCORES, class_counts, class_extremes, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
-from ..settings import Limits, Rows, flatten, option
+from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
 from .export import in_pytorch, open_source, outputs_of
 from .others import find_onnx, open_onnx
@@ -173,7 +173,8 @@ def one_kind(p, q):
     "Raise `ValueError` unless two predictors answer alike; return the place of each label of the first among those of the second."
     if {p.kind, q.kind} == {'ranking', 'regression'}: p.kind = q.kind = 'ranking' # the folder of one does not say so
     if p.kind != q.kind: raise ValueError(f'the dense model is for {p.kind}, and the small one for {q.kind}: pass two of one kind')
-    found = match_labels(q.labels, p.labels, warn=True)
+    nameless = is_unnamed(p.labels) or is_unnamed(q.labels)
+    found = [*range(len(p.labels))] if nameless else match_labels(q.labels, p.labels)
     if len(p.labels) != len(q.labels) or None in found or len({*found}) < len(found):
         raise ValueError(f'the dense model has the labels {short_repr(p.labels)}, and the small one {short_repr(q.labels)}: give them the same names')
     if p.labels != q.labels: warnings.warn(f'labels are matched: {", ".join(f"{a!r} is {q.labels[i]!r}" for a, i in zip(p.labels, found))}')
@@ -315,7 +316,7 @@ def slices_of(found, p, table, limits)->list: # (by, name, rows, measures)
     return res
 
 # %% ../../nbs/ship/check.ipynb #chek0062
-def read_for(p, data, limits, rows)->tuple: # Texts, labels (None without a need for them), table
+def read_for(p, data, limits, text_cols, label)->tuple: # Texts, labels (None without a need for them), table
     "Read texts or words, and labels where a limit needs them."
     scored = bool(limits.max_drop) or 'label' in limits.by
     path = isinstance(data, (str, Path))
@@ -335,14 +336,13 @@ def read_for(p, data, limits, rows)->tuple: # Texts, labels (None without a need
     if p.kind == 'token_classification':
         if tags is not None: check_kinds(tags, p.labels, table.attrs.get('file', 'the data'))
         return [tuple(o) for o in words], tags, table
-    label = rows.label_col or 'label'
     if scored: check_columns(table, [label], own=True)
     columns = [o for o in (*limits.by, limits.unit) if o and o not in ('answer', 'label', 'length')]
     check_columns(table, columns)
     others = [label]*(label in table) + columns
-    cols = check_text_cols(rows.text_cols or find_text_cols(table, others, warn=False), others, table)
+    cols = check_text_cols(list(text_cols or find_text_cols(table, others, warn=False)), others, table)
     pairs = p.kind == 'ranking' or p.settings['texts'] == 2
-    if len(cols) == 2 and not (pairs or rows.text_cols):
+    if len(cols) == 2 and not (pairs or text_cols):
         raise ValueError(f'the columns {cols[0]!r} and {cols[1]!r} may both be texts: give {option("text_cols")}, these two or the one that is')
     y = Labels(table, label, None, p.labels or None, not p.labels or None).encode(table) if scored else None
     texts = [table_column(table, c) for c in cols]
@@ -392,11 +392,14 @@ def check(
     small, # Model of the same kind that shall take it
     data, # File, table or list of texts, or a folder of a search task in BEIR's layout
     limits:Limits,
-    rows:Rows.include('text_cols', 'label_col', 'max_length', 'kind')=Rows(),
+    text_cols:comma_list(str)=None, # Columns of the texts, one or two; default: found
+    label_col:str='label', # Column of the labels, for limits on scores
+    max_length:int=None, # Longest text in tokens; default: as each model says
+    kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
     bs:int=1, # Texts at once for engines other than PyTorch: as they will be asked
 )->Gate:
     "Judge whether one model may replace another: in every slice, within every limit."
-    (p, first), (q, second) = (opened(o, rows.max_length, rows.kind) for o in (dense, small))
+    (p, first), (q, second) = (opened(o, max_length, kind) for o in (dense, small))
     order = one_kind(p, q)
     sizes = [32 if o.settings['engine'] == 'pytorch' else bs for o in (p, q)]
     if is_search_folder(data):
@@ -408,7 +411,7 @@ def check(
         found, divergence = search_answers(p, q, task, limits, sizes)
         n, what = len(found.texts), 'queries'
     else:
-        texts, y, table = read_for(p, data, limits, rows)
+        texts, y, table = read_for(p, data, limits, text_cols, label_col)
         compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
         found, divergence = compare(p, q, order, texts, y, limits, sizes)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
