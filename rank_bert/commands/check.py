@@ -31,7 +31,8 @@ def check(
         if markdown: check_new(markdown, True, folder=False)
         from rank_bert.compare.store import library_versions
         from rank_bert.ship.check import check as judge
-        found = judge(dense, small, rows.data, limits, rows.text_cols, rows.label_col or 'label', rows.max_length, rows.kind, bs)
+        found = judge(dense, small, rows.data, limits=limits, text_cols=rows.text_cols, label_col=rows.label_col or 'label',
+            max_length=rows.max_length, kind=rows.kind, bs=bs)
         found.about['versions'] = library_versions()
         if markdown:
             with new_file(markdown) as tmp: tmp.write_text(found.markdown(), encoding='utf-8')
