@@ -30,7 +30,7 @@ from rank_bert.lowrank.layers import LowRankLinear, replace_layers
 from rank_bert.lowrank.linalg import damped_root, to_float64, truncated_svd
 from rank_bert.lowrank.plan import to_dense
 from rank_bert.shrink.refit import fit_low_rank, refit
-from rank_bert.shrink.statistics import cotangent
+from rank_bert.shrink.statistics import cotangents
 from rank_bert.train.distill import DistilCallback
 from rank_bert.train.glue_learner import glue_learner
 from rank_bert.train.learner import encoder_learner
@@ -376,7 +376,7 @@ def _token_weights(model, packs):
             return f
         handles = [l.module.register_forward_hook(see(l.name)) for l in linears(model)]
         with frozen(enc, True):
-            z, v = cotangent(enc, x, None, 'true', gen)
+            z, (v,) = cotangents(enc, x, None, 'true', gen)
             z.backward(v)
         for h in handles: h.remove()
         for n, o in outs.items(): found.setdefault(n, []).append(keep.flat(o.grad).square().sum(1))

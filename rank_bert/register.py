@@ -144,8 +144,7 @@ def add_card(
 ):
     "Write a card if a model may be factorised, and the tokenizer if its vocabulary was cut."
     if 'rank_bert.lowrank.plan' in sys.modules: write_card(folder, model)
-    tok = vars(model).get('tokenizer')
-    if hasattr(tok, 'kept_words'): tok.save_pretrained(folder)
+    if (notes := vars(model).get('notes')) and notes.words: model.tokenizer.save_pretrained(folder)
 
 def _add_step(module, names, method, then, broken):
     "Add a step to a method of classes that have yet to be imported."

@@ -27,9 +27,9 @@ def open_for_recipe(
     rows:Rows, # What you name
     seed:int, # Decides which rows are drawn
     needed:bool=True, # Does the recipe look at data?
-    raw:bool=False, # Does it look at texts before they are tokenised?
-): # Model, tokenizer, what to learn from (a learner, batches of texts, or None), and the record of the rows
-    "Load a model with what a recipe learns from."
+    raw:bool=False, # Does it look at texts before they are tokenised, as `words` does?
+): # Model, tokenizer, what to learn from (a learner, texts or batches of them, a search folder, or None), and what results.json says of it
+    "Open a model with what a recipe learns from: what you name, or else the rows that it was fine-tuned on."
     tagged = rows.data and saved.kind == 'token_classification'
     if tagged: rows = replace(rows, texts=rows.data, data=None)
     named = rows.task or rows.data
@@ -64,20 +64,23 @@ def open_for_recipe(
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
         say(f"calibrating on {what}, as {saved} says")
     limits = dict(n_train=n, max_length=longest)
-    learn = rows_learner(saved, chosen, seed, tokenizer=other or get_tokenizer(saved), **limits)
+    model, tok, _ = open_model(saved, other)
+    learn = rows_learner(model.float(), chosen, seed, tokenizer=tok or get_tokenizer(saved), **limits)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc005201
-def _scores_of(model, learn, saved, rows, candidates=None):
+def _scores_of(model, learn, kind, rows, candidates=None):
     "Score a model on rows set aside, or a tagger or reranker on a file, whose tags or grades it has not seen."
     if learn: return learn.with_model(model).evaluate()
-    if not rows.data or saved.kind not in HEADS: return None
+    if not rows.data or kind not in HEADS: return None
     from rank_bert.data.tables import read_tags
+    from rank_bert.models.hooks import notes
     from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
     from rank_bert.train.scores import entity_scores, ranking_scores
-    p = Predictor(model.exported.folder) if hasattr(model, 'exported') else in_pytorch(model, rows.max_length)
+    out = notes(model).exported
+    p = Predictor(out.folder) if out else in_pytorch(model, rows.max_length)
     if candidates:
         pairs, grades = candidates
         return ranking_scores([q for q, _ in pairs], grades, p.outputs(pairs)[:, 0])
@@ -90,8 +93,9 @@ def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
     "Save a model as the model `was` is saved, with its factors multiplied out if `dense`, or its export."
     from rank_bert.lowrank.record import records_of
     from rank_bert.models.encoder import Encoder
+    from rank_bert.models.hooks import notes
     tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
-    if exported := getattr(model, 'exported', None):
+    if exported := notes(model).exported:
         from rank_bert.ship.export import seal
         from rank_bert.ship.runtime import read_manifest
         for o in exported.folder.rglob('*'): # copytree copies permissions, which a file system may refuse
@@ -130,8 +134,8 @@ def warn_fell(
         warnings.warn(f"the accuracy fell by {fell:.1%}, and of the answers to the texts judged by at most "
             f"{changed['upper']:.1%} change: these texts are not like the rows that are scored, so learn from texts like them")
 
-def _say_compressed(done, scores, saved, size, out, dense, remote_code):
-    "Print what was done to a model, and where it is."
+def _say_compressed(done, scores, size, out, dense, remote_code):
+    "Print what was done to a model, and where it is; return the lines of what may follow."
     new = SavedModel(out)
     say(str(done))
     if blocks := done.embedding_rank:
@@ -143,10 +147,10 @@ def _say_compressed(done, scores, saved, size, out, dense, remote_code):
     if not dense and not new.exported:
         other = 'or with trust_remote_code=True'
         if not remote_code: other = f'{other} what you write with --remote-code, or by itself what you write with --dense'
-        say(f'{saved.library} opens it after `import rank_bert`, {other}')
+        say(f'{new.library} opens it after `import rank_bert`, {other}')
     engine = done.speedup.engine.split('-') if done.speedup and '-' in done.speedup.engine else []
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
-    say_next(*predict_line(out, saved), *([] if new.exported else [f'rank-bert-export {quote(str(out))}{options}']))
+    return [] if new.exported else [f'rank-bert-export {quote(str(out))}{options}']
 
 # %% ../../nbs/commands/compress.ipynb #cc000021
 @command
@@ -169,9 +173,10 @@ def compress(
     folder.check()
     was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
     candidates = take_kind(folder, rows)
-    if rows.data and not candidates and folder.kind != 'token_classification': rows_of(rows, folder) # refuses before the slow imports
+    if rows.data and not candidates and folder.kind != 'token_classification':
+        rows_of(rows, folder) # refuses before the slow imports
     from rank_bert.lowrank.record import bytes_by_part, compression_of, records_of
-    from rank_bert.models.hooks import as_written
+    from rank_bert.models.hooks import as_written, notes
     from rank_bert.models.encoder import Encoder
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
@@ -179,6 +184,8 @@ def compress(
     if remote_code and (dense or parts and parts[-1].last):
         other = option('dense') if dense else parts[-1]
         raise ValueError(f"{option('remote_code')} is for a folder of factors, and {other} writes another: drop one")
+    if dense and parts and parts[-1].last:
+        raise ValueError(f"{option('dense')} is for a folder of PyTorch, and {parts[-1]} writes another: drop one")
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
     end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe
@@ -187,19 +194,21 @@ def compress(
     out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
     raw = bool(parts) and parts[0].first
     read = replace(rows, texts=rows.data, data=None) if candidates else rows # their grades are not learned from
-    model, tok, data, record = open_for_recipe(folder, read, config.seed, needed, raw)
+    model, tok, data, about = open_for_recipe(folder, read, config.seed, needed, raw)
     learn = data if hasattr(data, 'dls') else None
-    before = _scores_of(model, learn, folder, rows, candidates)
+    before = _scores_of(model, learn, folder.kind, rows, candidates)
     model = compress_model(model, data=data, recipe=recipe, progress=shows_progress(), **config.asdict())
-    scores = dict(before=before, after=_scores_of(model, learn, folder, rows, candidates))
+    scores = dict(before=before, after=_scores_of(model, learn, folder.kind, rows, candidates))
     warn_fell(compression_of(model), scores)
-    if not hasattr(model, 'exported'): model = as_written(model)
+    exported = notes(model).exported
+    if not exported: model = as_written(model)
     settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
     settings |= {k: v for k, v in folder.settings.items() if k in ('text_cols', 'label_col')}
-    settings |= config.asdict() | record | dict(cost=getattr(config.cost, 'name', config.cost))
+    settings |= config.asdict() | about | dict(cost=getattr(config.cost, 'name', config.cost))
     origin = getattr(Encoder(model).base.config, 'weights_from', None) or f'folder: {folder}'
     results = scores | dict(bytes=bytes_by_part(model), settings=settings, weights_from=origin)
     write = partial(_write_model, model, tok, dense, remote_code, folder, settings)
-    out = save_results(out, output.overwrite, write, results, None if hasattr(model, 'exported') else model)
-    _say_compressed(compression_of(model), scores, folder, size, out, dense, remote_code)
+    out = save_results(out, output.overwrite, write, results, None if exported else model)
+    lines = _say_compressed(compression_of(model), scores, size, out, dense, remote_code)
+    say_next(*predict_line(out, folder), *lines)
     return results | dict(compression=records_of(model)[-1])

@@ -31,7 +31,7 @@ def check_again(
     rows:dict, # From `rows_of`
     texts:list=None, # Texts instead of those of the rows
     predictor=None, # Of an export, if it is loaded already
-)->dict: # `guarantee`: holds, broken or undecided; empty without a guarantee or a dense model
+)->dict: # `guarantee`: holds, broken or undecided; empty without one, without a dense model, and if the weights have changed since
     "Say whether the guarantee of a model holds on the texts of some rows."
     if not saved.guarantee: return {}
     if not (dense := dense or saved.dense):
@@ -41,13 +41,15 @@ def check_again(
     from rank_bert.ship.export import open_source, outputs_of
     from rank_bert.shrink.guarantee import Guarantee, changed_answers, still_holds
     texts = texts or [o for part, _ in validation_items(rows).values() for o in part]
-    truth, small = (o if o.exported else open_source(o, None, None) for o in (dense, saved))
-    small = predictor or small
+    truth = dense if dense.exported else open_source(dense)
+    small = predictor or (saved if saved.exported else open_source(saved))
     if not saved.exported and not guaranteed(small.model):
         say('the weights are not those that the guarantee was tested on, so nothing is guaranteed: compress the model again')
         return {}
     if not dense.exported: warn_other_dense(saved.last, truth.model)
-    guarantee, (before, kind), (after, _) = Guarantee(**saved.guarantee), *(outputs_of(o, texts) for o in (truth, small))
+    guarantee = Guarantee(**saved.guarantee)
+    before, kind = outputs_of(truth, texts)
+    after, _ = outputs_of(small, texts, guarantee.bs)
     found = still_holds(guarantee, changed_answers(before, after, kind, guarantee.tolerance))
     say(str(found))
     return dict(guarantee=found.verdict)
@@ -101,12 +103,12 @@ def evaluate(
     folder:Saved, # Folder of a fine-tuned model, or one that rank-bert-export wrote
     rows:Rows.include('task', 'source', 'data', 'text_cols', 'label_col', 'drop_empty', 'max_length', 'tokenizer', 'kind'),
     fit:Fit.include('bs')=Fit(bs=64),
-    dense:Saved=None, # Dense model of its guarantee (default: what it was compressed from)
+    dense:Saved=None, # Dense model to check its guarantee with, and to compare a search or a reranker with (default: what it was compressed from)
     keep_self:bool=False, # In a search: may a query find the document with its own id, which nobody judged?
 )->dict: # Metric to value, and `guarantee`: holds, broken or undecided
     """Compute the metrics of a GLUE task on its validation rows, or of a file, one `name: value` a line.
     An exported folder has its own tokenizer and length. If a guarantee of `--max-changed` was made for the folder, you
-    read whether it holds on these texts, too. A tagger is scored by the entities in a file of words and tags, a reranker
+    read whether it holds on these texts, too, but for a search. A tagger is scored by the entities in a file of words and tags, a reranker
     by the order of the candidates in a file of queries, candidates and grades, and an encoder by what it finds in a
     folder in BEIR's layout, `queries only` on the index of the dense model.
     Example: rank-bert-evaluate tuned sst2 --source sample
@@ -133,10 +135,11 @@ def evaluate(
         p = Predictor(folder)
         res = evaluate_exported(p, chosen, fit.bs)
     else:
-        from rank_bert.models.opener import get_tokenizer
-        tok = get_tokenizer(rows.tokenizer or folder)
+        from rank_bert.models.opener import get_tokenizer, open_model
+        model, tok, _ = open_model(folder, rows.tokenizer)
         length = folder.longest(rows.max_length, tokenizer=tok if rows.tokenizer else None)
-        learn = rows_learner(folder, chosen, tokenizer=tok, bs=fit.bs, n_train=fit.bs, max_length=length)
+        tok = tok or get_tokenizer(folder) # which says what is missing
+        learn = rows_learner(model.float(), chosen, tokenizer=tok, bs=fit.bs, n_train=fit.bs, max_length=length)
         res = learn.evaluate()
     say_scores(res)
     return res | check_again(folder, dense, chosen, predictor=p)

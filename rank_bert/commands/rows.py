@@ -58,7 +58,7 @@ def without_empty(
 
 # %% ../../nbs/commands/rows.ipynb #61818b72
 def rows_learner(
-    model:str|SavedModel, # Name on the hub, or a saved model
+    model, # Name on the hub, or an opened classifier
     rows:dict, # From `rows_of`
     seed:int=42, # Seed of all but the rows set aside
     **kwargs # For `glue_learner` and `text_learner`

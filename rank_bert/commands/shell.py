@@ -25,7 +25,7 @@ from ..checks import check_name, short_repr
 from ..data.facts import glue_source
 from ..io import check_new, expanded, hub_reachable, import_own, json_text, new_folder, own_files
 from ..models.folder import SavedModel
-from ..settings import ArgType, check_value, existing_path, flatten, in_shell, running, comma_list, text_as
+from ..settings import ArgType, existing_path, flatten, in_shell, running, comma_list, text_as
 
 # %% ../../nbs/commands/shell.ipynb #55df2379
 COMMANDS = {} # name -> function
@@ -280,7 +280,9 @@ def out_folder(
 # %% ../../nbs/commands/shell.ipynb #3b826ad1
 def _saved(value, name):
     if value == '': raise ValueError(f"{name} must not be empty, got ''")
-    return value if isinstance(value, SavedModel) else SavedModel(check_value(value, str, name))
+    if isinstance(value, SavedModel): return value
+    if isinstance(value, (str, os.PathLike)): return SavedModel(value)
+    raise ValueError(f'{name} must be a folder, got {short_repr(value)}')
 
 Saved = ArgType(str, _saved, 'FOLDER') # a folder becomes a `SavedModel`
 

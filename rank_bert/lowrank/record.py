@@ -99,9 +99,9 @@ def _plain(value): # for JSON
 def write_record(
     model:nn.Module, # A transformers model, or any module that contains one; changed in place
     record:CompressionRecord, # What was done to it
-    older:list=None, # Records to put it behind; default: all but the last
+    older:list=None, # Records to put it behind; default: all but the last, which it replaces
 ):
-    "Write a record into the config of a model."
+    "Write a record into the config of a model, in place of the last one or behind `older`."
     enc = Encoder(model).base
     older = records_of(model)[:-1] if older is None else older
     values = {f.name: _plain(getattr(record, f.name)) for f in fields(record)}

@@ -23,7 +23,7 @@ from ..checks import check_answers, check_count
 from ..data.facts import GLUE_TASKS
 from ..io import expanded
 from .answers import KINDS, head_kind
-from .hooks import set_attr
+from .hooks import notes, set_attr
 from .encoder import Encoder, input_names
 from .folder import as_saved
 from .opener import cached_or_hub, check_loaded, hub_name, load_checkpoint, load_config, record_origin
@@ -149,7 +149,7 @@ def _load_model(name, num_labels, overrides, **kwargs):
     for k, v in overrides.items(): setattr(config, k, v)
     model, info = load_checkpoint(AutoModelForSequenceClassification, name, config, refit, **kwargs)
     check_loaded(model, info, name, has_head and not refit)
-    if refit and has_head: model.lost_head = True # until it is fitted
+    if refit and has_head: notes(model).lost_head = True # until it is fitted
     return model
 
 # %% ../../nbs/models/base_models.ipynb #a0cba65d
@@ -159,7 +159,8 @@ def find_config(
 ): # Configuration
     "Find the configuration of a model; raise `OSError` if it is neither here, nor in the cache, nor on the hub."
     if name in BERT_CONFIGS and not Path(name).is_dir(): return bert_config(name)
-    if kwargs or as_saved(name): return load_config(name, **kwargs)
+    saved = as_saved(name)
+    if kwargs or saved: return load_config(saved or name, **kwargs)
     return cached_or_hub(lambda **kw: load_config(name, **kw), name)[0]
 
 # %% ../../nbs/models/base_models.ipynb #21f546a3

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, BertCon
 
 from ..checks import check_count, check_name
 from .encoder import Encoder
+from .hooks import notes
 from .base_models import get_pretrained_model
 from .embedder import masked_mean
 
@@ -114,5 +115,5 @@ def pooled_classifier(
     nn.init.zeros_(new.classifier.bias)
     new.train(encoder.training)
     new.weights_from = new.config.weights_from = getattr(whole, 'weights_from', 'a module')
-    new.stored_dtype = getattr(whole, 'stored_dtype', None)
+    notes(new).stored_dtype = notes(whole).stored_dtype
     return new

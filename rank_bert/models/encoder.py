@@ -27,7 +27,10 @@ class Encoder:
         model, # A transformers model, any module that contains one, or the `Encoder` of one
     ):
         from transformers import PreTrainedModel # takes seconds to import, so we wait for the first model
-        self.model = model.model if isinstance(model, Encoder) else model
+        if isinstance(model, Encoder):
+            vars(self).update(vars(model))
+            return
+        self.model = model
         parts = self.model.modules() if isinstance(self.model, nn.Module) else ()
         self.base = next((m for m in parts if isinstance(m, PreTrainedModel)), None) # the outermost
         if self.base is None:
@@ -322,8 +325,9 @@ def sentence_encoder(
 
 @patch(as_prop=True)
 def st(self:Encoder)->nn.Module: # A `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`; None without one
-    "Find the modules that make an embedding."
-    return sentence_encoder(self.model)
+    "Find the modules that make an embedding, once."
+    if not hasattr(self, 'found_st'): self.found_st = sentence_encoder(self.model)
+    return self.found_st
 
 # %% ../../nbs/models/encoder.ipynb #pr0mpt02
 @patch(as_prop=True)

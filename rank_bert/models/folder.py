@@ -38,14 +38,15 @@ MANIFEST, MANIFEST_VERSION = 'deploy.json', 4 # of an export
 _FOREIGN = {'*.gguf': 'llama.cpp', 'meta.json': 'spaCy', '*.nemo': 'NeMo', '*.onnx': 'ONNX', '*.h5': 'TensorFlow'}
 
 class SavedModel:
-    "What the files of a saved or exported model say. Each is read when it is first needed, and once."
+    """What the files of a saved or exported model say. Each is read when it is first needed, and once. Its members, such as `config`,
+    `kind`, `labels`, `settings`, `records` and `tokenizer`, stand further down, each where it is explained."""
     def __init__(self,
         folder:str|Path, # Folder of the model
     ):
         self.name = str(folder)
         self.path = expanded(folder)
         self.held = {}
-        self.ranks = False # as `take` says
+        self.ranks = False # Does its one output rank the candidates of a query? See `take`
     def __str__(self): return self.name
     def __repr__(self): return f'SavedModel({self.name!r})'
     def __fspath__(self): return str(self.path)

@@ -79,6 +79,29 @@ def with_own_modules(
     "Copy a model whose weights stay where they are."
     return copy.deepcopy(model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()})
 
+# %% ../../nbs/models/hooks.ipynb #n0tes002
+class Notes:
+    "What we know of an open model."
+    stored_dtype = None # type of the weights in the file that it was loaded from
+    lost_head = False # Had that file a head for another number of labels? Until you fit the model
+    trained_names = None # parameters that learners may train, from `train_only`; None for all
+    words = None # `Words` of a vocabulary that was cut: its tokenizer is saved with the model
+    adapters = None # those of PEFT, from `add_lora`
+    exported = None # `Exported`, if the recipe ended with an export
+
+    def __deepcopy__(self, memo):
+        new = copy.copy(self)
+        new.adapters = copy.deepcopy(self.adapters, memo) # which hold the model
+        return new
+
+def notes(
+    model:nn.Module, # A transformers model, or any module that contains one
+)->Notes: # Kept in its attribute `notes`
+    "Look up what we know of a model, or note it there."
+    base = Encoder(model).base
+    if not hasattr(base, 'notes'): base.notes = Notes()
+    return base.notes
+
 # %% ../../nbs/models/hooks.ipynb #w0r1t011
 def as_written(
     model:nn.Module, # A transformers model, or any module that contains one
@@ -88,7 +111,7 @@ def as_written(
     enc = Encoder(model).base
     def hooks(m):
         return {k: h for k, h in m._forward_pre_hooks.items() if hasattr(h, 'remove')}
-    stored = cast and enc.dtype == torch.float32 and getattr(enc, 'stored_dtype', None) # else you chose another
+    stored = cast and enc.dtype == torch.float32 and notes(enc).stored_dtype # else you chose another
     computed = [m for m in model.modules() if hooks(m) or hasattr(m, 'parametrizations')]
     if not computed and stored in (False, None, enc.dtype): return model
     new = copy.deepcopy(model, {id(v): v.detach() for m in computed for v in vars(m).values() if torch.is_tensor(v)})

@@ -53,9 +53,12 @@ def prediction_of(
     return z.masked_fill(mask[..., None] == 0, KINDS[kind].fill), kind
 
 # %% ../../nbs/models/kinds.ipynb #wh0le002
-def check_whole(model:nn.Module)->nn.Module: # The transformers model or `SentenceTransformer` in it
+def check_whole(
+    model, # Any module with a transformers model in it, or the `Encoder` of one
+)->nn.Module: # The transformers model or `SentenceTransformer` in it
     "Raise `ValueError` if a module may answer otherwise than the model in it."
-    enc, name = Encoder(model), type(model).__name__
+    enc = Encoder(model)
+    model, name = enc.model, type(enc.model).__name__
     whole = enc.base if enc.st is None else enc.st
     own = type(model).__module__.split('.')[0] not in ('torch', 'transformers', 'peft', 'rank_bert')
     pools = own and model is not whole and enc.embeds

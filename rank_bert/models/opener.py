@@ -23,7 +23,7 @@ from transformers.utils import logging as hf_logging
 from ..io import expanded, hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
 from .encoder import Encoder, is_a, sentence_encoder
-from .hooks import set_attr
+from .hooks import notes, set_attr
 from ..registry import OPENERS
 from .folder import SavedModel, as_saved, check_kind, check_settings, named_errors, sentence_class_in, shorten_error
 
@@ -62,12 +62,12 @@ def cached_or_hub(load, name):
 
 # %% ../../nbs/models/opener.ipynb #85c64fcd
 def load_config(
-    name:str|Path, # Name on the hub, or folder of a saved model
+    name:str|SavedModel, # Name on the hub, or a saved model
     **kwargs # As for the `from_pretrained` of transformers
 ): # Configuration
     "Load the configuration of a model, which must be of a type that transformers knows or we do."
-    if saved := as_saved(name):
-        name, settings = str(saved.encoder), saved.config
+    if isinstance(name, SavedModel):
+        settings, name = name.config, str(name.encoder)
         place = f'{name}/config.json'
     else: settings, place = check_settings(PreTrainedConfig.get_config_dict(name, **kwargs)[0], name), name
     kind, old = str(settings.get('model_type')), 'model_type' not in settings and 'type_vocab_size' in settings
@@ -104,28 +104,28 @@ def check_loaded(model, info, name, trained_head=False):
 # %% ../../nbs/models/opener.ipynb #a1finite1
 def check_finite_weights(
     model:nn.Module, # Any module
-    name:str, # Where its weights come from, for the error
 ):
     "Raise `ValueError` if weights are NaN or infinite."
     if bad := [k for k, w in model.state_dict().items() if not w.isfinite().all()]:
-        raise ValueError(f'{name}: {len(bad)} of its tensors hold weights that are NaN or infinite '
+        raise ValueError(f'{len(bad)} of its tensors hold weights that are NaN or infinite '
                          f'({_first_names(bad)}): train it again, or find an undamaged copy')
 
 # %% ../../nbs/models/opener.ipynb #245aaab1
 def load_checkpoint(
     cls, # Such as `AutoModel`
-    name:str|Path, # Folder of a saved model or of adapters, or a name
+    name:str|SavedModel, # Name on the hub, or a saved model
     config=None, # Its configuration; default: what is in the folder
-    refit:bool=False, # May the head have another shape?
+    new_head:bool=False, # May the head have another shape, and be drawn at random?
     dtype=torch.float32, # Type of the weights; 'auto' for that of the file
-    **kwargs
+    **kwargs # As for the `from_pretrained` of transformers
 )->tuple: # The model, and what transformers reports: 'missing_keys', 'unexpected_keys', 'mismatched_keys'
-    "Load a transformers model without running code that comes with it."
-    saved, config = as_saved(name), config or load_config(name, **kwargs)
-    name = place = str(expanded(name))
+    "Load a transformers model with its adapters, and run no code that comes with it; raise `ValueError` for weights that do not fit."
+    config = config or load_config(name, **kwargs)
+    saved = name if isinstance(name, SavedModel) else None
+    place = str(saved.encoder if saved else name)
     stored = config.dtype # which loading overwrites
     if saved:
-        place, size = str(saved.encoder), sum(f.stat().st_size for f in saved.check_weights())
+        size = sum(f.stat().st_size for f in saved.check_weights())
         file = saved.encoder/'config.json'
         if not getattr(config, 'quantization_config', None):
             build = partial(cls.from_config, trust_remote_code=False) if hasattr(cls, 'from_config') else cls
@@ -137,18 +137,19 @@ def load_checkpoint(
         model, info = cls.from_pretrained(place, config=config, dtype=dtype, trust_remote_code=False, weights_only=True,
                                           ignore_mismatched_sizes=True, output_loading_info=True,
                                           adapter_kwargs=adapter, **kwargs)
-    if info['mismatched_keys'] and not refit:
+        check_finite_weights(model)
+    if info['mismatched_keys'] and not new_head:
         key, has, needs = min(info['mismatched_keys'])
         raise ValueError(f'{place}: {key} has shape {tuple(has)} there, and config.json asks for {tuple(needs)}')
-    if place != name and (Path(name)/'adapter_config.json').is_file():
+    if saved and place != str(saved.path) and (saved.path/'adapter_config.json').is_file():
         with needs_extra('peft'): from peft import PeftModel
         misfit = f'{name} does not fit {place}, put it on its own model with load_lora'
         with named_errors(misfit), warnings.catch_warnings():
             warnings.filterwarnings('error', 'Found missing adapter keys')
-            model = PeftModel.from_pretrained(model, name).merge_and_unload(safe_merge=True)
+            model = PeftModel.from_pretrained(model, str(saved.path)).merge_and_unload(safe_merge=True)
+            check_finite_weights(model)
         model.requires_grad_(True).__dict__.pop('peft_config', None)
-    model.stored_dtype = stored or model.dtype # for `as_written`
-    check_finite_weights(model, name)
+    notes(model).stored_dtype = stored or model.dtype # for `as_written`
     return model, info
 
 # %% ../../nbs/models/opener.ipynb #4c1d95c8
@@ -204,17 +205,17 @@ def _load(name, pooled, **kwargs):
     with needs_extra('embeddings'): import sentence_transformers
     if saved: saved.check_weights()
     with named_errors(name), quiet_transformers():
-        model = getattr(sentence_transformers, kind)(str(expanded(name)), device='cpu', **kwargs)
+        model = getattr(sentence_transformers, kind)(str(saved.path if saved else name), device='cpu', **kwargs)
         sentence_encoder(model) # refuses what does not start with an encoder
-    check_finite_weights(model, name)
+        check_finite_weights(model)
     return model
 
 def open_model(
-    name:str|Path, # Folder of a saved model, or name on the hub
+    name:str|Path|SavedModel, # Folder of a saved model, or name on the hub
     tokenizer=None, # Another tokenizer, or its name or folder; default: that of the model. False if you need none
     pooled:bool=False, # Give an encoder of transformers the mean pooling of a `SentenceTransformer`?
     kind:str=None, # What the one output of a model is: 'ranking' for a reranker that transformers saved, or 'regression'
-)->Model: # Model; tokenizer, None if there is none; kind: 'embedding', or as in transformers ...; None for choices
+)->Model: # Model; tokenizer, None if there is none; kind, a key of `KINDS`; None for choices
     "Open a saved model in the library that saved it; raise `OSError` or `ValueError` if that is none that we know."
     if saved := as_saved(name):
         model, origin = _load(saved, pooled, local_files_only=True), f'folder: {name}'
@@ -231,8 +232,9 @@ def open_model(
     if own: tok = getattr(model, 'tokenizer', None) or get_tokenizer(saved or name)
     else: tok = get_tokenizer(tokenizer) if isinstance(tokenizer, (str, os.PathLike)) else tokenizer or None
     if tok and not own and is_a(model, 'BaseModel'): # of sentence-transformers
-        longest, model[0].processor = model.max_seq_length, tok
-        model.max_seq_length = longest
+        longest = model.max_seq_length
+        model[0].processor = tok
+        model.max_seq_length = longest # which is kept in the tokenizer
     return Model(model.eval(), tok, enc.kind)
 
 # %% ../../nbs/models/opener.ipynb #0pener25
@@ -241,5 +243,5 @@ def open_router(saved): # `SavedModel` -> `SentenceTransformer`, to embed with; 
     with needs_extra('embeddings'): from sentence_transformers import SentenceTransformer
     with named_errors(saved), quiet_transformers():
         model = SentenceTransformer(str(saved.path), device='cpu', local_files_only=True)
-    check_finite_weights(model, saved)
+        check_finite_weights(model)
     return model

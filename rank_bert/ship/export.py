@@ -11,7 +11,7 @@ __all__ = ['export', 'open_truth']
 import copy, os, tempfile, time, warnings
 from collections import Counter, namedtuple
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,7 +58,7 @@ def export(
     dense=None, # Model, learner or folder that the guarantee compares with; default: the model itself, if nothing made it smaller
     overwrite:bool=False, # Replace what is in the folder?
 )->Predictor: # Of the new folder
-    "Write a folder that predicts without PyTorch."
+    "Write a folder that predicts without PyTorch: of several engines and precisions the fastest that agrees, or keeps a guarantee."
     if folder is None: raise ValueError('pass the folder to write')
     if isinstance(texts, (str, Path)): texts = check_data(texts) # a table
     out = check_new(expanded(folder), overwrite)
@@ -66,10 +66,10 @@ def export(
     candidates = list_candidates('onnx' if form.to == 'web' else form.to, form.precision, form.processor)
     source = open_source(model, tokenizer, max_length)
     refuse(source, size[1], config.max_changed and texts is None)
-    truth, met = None, None
+    truth, earlier = None, None
     if config.max_changed:
         truth = open_truth(source, dense, max_length)
-        texts, met = texts_to_test(source, texts)
+        texts, earlier = texts_to_test(source, texts)
     graph = graph_to_export(source, form.to)
     with new_folder(out, overwrite, checked=True) as tmp:
         hidden = tmp.parent # gone with the block
@@ -77,7 +77,7 @@ def export(
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
         settings = write_candidates(source, graph, traced, folders, texts, size, form.processor)
-        kept = check_guarantee(truth, folders, texts, config, size[0], met) if config.max_changed else folders
+        kept = check_guarantee(truth, folders, texts, config, size[0], earlier) if config.max_changed else folders
         if len(candidates) > 1:
             best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
         else:
@@ -119,15 +119,18 @@ def why_not(to:str, precision:str, processor:str=None)->str: # None if there is 
     return f"{precision} needs {' or '.join(INSTRUCTIONS[precision])}, and {processor or 'this processor'} has none of them"
 
 # %% ../../nbs/ship/export.ipynb #de000010
-# `settings`: of the command that wrote its folder; `texts`: how many a row has, if we know
-Source = namedtuple('Source', 'model tokenizer max_length settings texts activation', defaults=[{}, None, 'Identity'])
+class Source(namedtuple('Source', 'model tokenizer max_length settings texts_per_row activation', defaults=[{}, None, 'Identity'])):
+    "What we export. `settings` are of the command that wrote its folder, `texts_per_row` is 1 or 2, or None if we do not know."
+    @cached_property
+    def enc(self): return Encoder(self.model)
 
-def check_exportable(model)->str: # What scores go through: Identity, or the Sigmoid of a reranker
+def check_exportable(enc)->str: # `Encoder` -> what scores go through: Identity, or the Sigmoid of a reranker
     "Raise `ValueError` for what a model of sentence-transformers does with its outputs and graphs do not."
+    model = enc.model
     act = type(model.activation_fn).__name__ if is_a(model, 'CrossEncoder') else 'Identity'
     pools = prompted(model, [''])[0] and not all(getattr(m, 'include_prompt', True) for m in model.modules())
     odd = {'export model[0].model.base_model for the vectors of its encoder': (
-            'gives other than dense vectors', Encoder(model).kind in ('sparse_embedding', 'multi_vector_embedding')),
+            'gives other than dense vectors', enc.kind in ('sparse_embedding', 'multi_vector_embedding')),
         'export model[0].model, which gives them before': (
             f'passes scores through {act}', act != 'Identity' and (act, model.num_labels) != ('Sigmoid', 1)),
         'call model.set_pooling_include_prompt(True), which changes its embeddings, and evaluate it again': (
@@ -136,8 +139,12 @@ def check_exportable(model)->str: # What scores go through: Identity, or the Sig
         if is_odd: raise ValueError(f'{type(model).__name__} {what}, and graphs do not: {way}')
     return act
 
-def open_source(model, tokenizer=None, max_length=None, otherwise=None):
-    "Open whatever was passed to `export`; `otherwise` is the tokenizer of a model that knows none."
+def open_source(
+    model, # As for `export`, and so are the next two
+    tokenizer=None, max_length=None,
+    otherwise=None, # Tokenizer of a model that knows none
+)->Source:
+    "Bring model, tokenizer and length together, whatever was passed to `export`; refuse what graphs cannot do."
     settings, n = {}, None
     if isinstance(model, (str, os.PathLike)):
         saved = as_saved(model)
@@ -153,12 +160,14 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
         length = getattr(model, 'max_seq_length', None)
     if isinstance(tokenizer, (str, os.PathLike)): tokenizer = get_tokenizer(tokenizer)
     tokenizer = tokenizer or own or otherwise
-    pairs = is_a(model, 'CrossEncoder') or Encoder(model).kind == 'ranking'
-    act = check_exportable(model)
+    enc = Encoder(model)
+    act = check_exportable(enc)
+    pairs = is_a(model, 'CrossEncoder') or enc.kind == 'ranking'
     if not getattr(tokenizer, 'is_fast', False):
         raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
-    config = Encoder(check_whole(model)).base.config.to_dict()
+    check_whole(enc)
+    config = enc.base.config.to_dict()
     length = max_length or length or check_length(config, default_length(tokenizer.model_max_length))
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
@@ -169,16 +178,15 @@ def open_source(model, tokenizer=None, max_length=None, otherwise=None):
 def check_ids(enc, tokenizer):
     "Raise `ValueError` if a token has no row in the word embedding."
     last = max(tokenizer.get_vocab().values())
-    rows = enc.get_input_embeddings().num_embeddings
+    rows = enc.base.get_input_embeddings().num_embeddings
     if last < rows: return
     raise ValueError(f"the tokenizer has the id {last:,}, and the model's word embedding {rows:,} rows: pass the "
                      f"model's own tokenizer, or call resize_token_embeddings({last + 1}) and train")
 
 def refuse(source, length, untested):
     "Raise `ValueError` if a model cannot take its tokenizer's ids or texts of a length, or if texts are missing."
-    enc = Encoder(source.model).base
-    check_ids(enc, source.tokenizer)
-    check_length(enc.config.to_dict(), length, option('latency_length'))
+    check_ids(source.enc, source.tokenizer)
+    check_length(source.enc.base.config.to_dict(), length, option('latency_length'))
     if untested: raise ValueError('a guarantee needs texts set aside: pass them as texts')
 
 # %% ../../nbs/ship/export.ipynb #exp0w009
@@ -253,8 +261,8 @@ def _settings(source, graph):
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else []
     return dict(output=graph.outputs[0], kind=graph.kind, similarity=KINDS[graph.kind].similarity_name,
         prompt=prompted(source.model, [''])[0],
-        prompts=dict(getattr(Encoder(source.model).st, 'prompts', {})), activation=source.activation, labels=labels,
-        inputs=graph.inputs, max_length=source.max_length, texts=source.texts,
+        prompts=dict(getattr(Encoder(graph.model).st, 'prompts', {})), activation=source.activation, labels=labels,
+        inputs=graph.inputs, max_length=source.max_length, texts=source.texts_per_row,
         padding_side=tokenizer.padding_side, truncation_side=tokenizer.truncation_side,
         pad_id=tokenizer.pad_token_id, pad_type_id=tokenizer.pad_token_type_id, unknown_id=tokenizer.unk_token_id)
 
@@ -279,7 +287,7 @@ def write_candidate(source, graph, traced, folder, to, precision, processor):
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if is_a(source.model, 'BaseModel'): _write_modules(source, graph, folder) # of sentence-transformers
     config = copy.deepcopy(graph.enc.config)
-    untold = [{k: v for k, v in o.items() if k != 'guarantee'} for o in records_of(source.model)] # it was of the model in PyTorch
+    untold = [{k: v for k, v in o.items() if k != 'guarantee'} for o in records_of(graph.enc)] # it was of the model in PyTorch
     if untold: config.rank_bert = untold
     if hasattr(config, 'quantization_config'): del config.quantization_config # the graph holds the factors
     if to == 'onnx': config.update({'transformers.js_config': dict(dtype='fp32')}) # names model.onnx, whatever is in it
@@ -291,7 +299,7 @@ def write_candidate(source, graph, traced, folder, to, precision, processor):
     file = ENGINES[to].graph
     write_graph(traced, folder/file, to, precision, processor)
     settings = _settings(source, graph) | dict(version=MANIFEST_VERSION, engine=to, model=file, precision=precision,
-        made_for=processor or this_processor(), settings=source.settings, rank_bert=untold, bytes=part_bytes(folder/file, source.model))
+        made_for=processor or this_processor(), settings=source.settings, rank_bert=untold, bytes=part_bytes(folder/file, graph.model))
     seal(folder, settings)
     return settings
 
@@ -490,7 +498,7 @@ def _of_queries(z, kind, texts):
 def digests_of(source, texts):
     "Compute the fingerprints of texts and of their tokens, since a record holds one of them; a tagger's is of its words."
     from rank_bert.data.tokens import token_batches # imports datasets
-    if Encoder(source.model).kind == 'token_classification': return [texts_digest(texts)]
+    if source.enc.kind == 'token_classification': return [texts_digest(texts)]
     return [texts_digest(o) for o in (texts, token_batches(source.tokenizer, texts, source.max_length))]
 
 def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them
@@ -501,9 +509,9 @@ def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if 
     if given and given['digest'] in digests_of(source, texts):
         if 'set_aside' not in last['texts']:
             raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
-        texts = set_aside(texts, seed=given['seed'], kind=Encoder(source.model).kind)[1]
-    met = promised and promised['digest'] in digests_of(source, texts)
-    return texts, Guarantee(**promised) if met else None
+        texts = set_aside(texts, seed=given['seed'], kind=source.enc.kind)[1]
+    tested = promised and promised['digest'] in digests_of(source, texts)
+    return texts, Guarantee(**promised) if tested else None
 
 def check_guarantee(
     dense, # As for `outputs_of`: the model whose answers are the truth
@@ -511,22 +519,22 @@ def check_guarantee(
     texts, # Texts that no model was trained on or fitted to
     config:CompressConfig, # With `max_changed`, `confidence` and `tolerance`
     bs:int=1, # Texts at once, as the folder will be asked
-    met:Guarantee=None, # Of the record, if it is of the same texts
+    earlier:Guarantee=None, # Of the record, if it was tested on the same texts
 )->dict: # Name -> `Guarantee`, of those that keep it
-    "Test a guarantee on exported folders, all of them at once."
+    "Test a guarantee on exported folders, which share the error; raise `ValueError` if none keeps it."
     before, kind = outputs_of(dense, texts)
     if kind == 'single_label_classification' and before.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    mark = texts_digest(texts) if met is None else met.digest
-    shared, tests = share_error(config.confidence, mark, met)
-    each = 1 - (1 - shared)/len(folders)
+    mark = texts_digest(texts) if earlier is None else earlier.digest
+    shared, tests = share_error(config.confidence, mark, earlier)
+    each = 1 - (1 - shared)/len(folders) # by Bonferroni
     found = {}
     check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
     for k, f in folders.items():
         losses = changed_answers(before, outputs_of(f, texts, bs)[0], kind, config.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
         found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind,
-            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=mark, tests=tests)
+            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=mark, tests=tests, bs=bs)
     kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)

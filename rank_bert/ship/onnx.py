@@ -33,14 +33,15 @@ class TextGraph(nn.Module):
         inputs=tuple(INPUTS), # Names of the inputs that the tokenizer gives
     ):
         super().__init__()
-        self.model = copy.deepcopy(as_written(check_whole(model), cast=False)).float().cpu().eval()
+        given = Encoder(model)
+        self.model = copy.deepcopy(as_written(check_whole(given), cast=False)).float().cpu().eval()
         view = Encoder(self.model)
         self.enc = view.base
         self.family = view.family
         self.inputs = [k for k in INPUTS if k in inputs and k in input_names(self.enc)]
         with torch.no_grad():
             z, self.kind = prediction_of(self.model, self.sample(2, 4))
-        if Encoder(model).kind == 'ranking': self.kind = 'ranking' # its CrossEncoder says so
+        if given.kind == 'ranking': self.kind = 'ranking' # its CrossEncoder says so
         if not KINDS[self.kind].exported:
             raise ValueError(f'{self} gives {KINDS[self.kind].answers}, and we export no graph of these: export the '
                              f'encoder in it, its {self.enc.base_model_prefix}, for embeddings')

@@ -54,8 +54,8 @@ class Exported:
 def _refuse(job, parts):
     "Raise `ValueError` for a token without a row, and for what a model does and graphs do not."
     enc = job.encoder
-    check_ids(enc.base, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
-    check_exportable(job.dense)
+    check_ids(enc, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
+    check_exportable(enc)
 
 def _exported(engine, precision):
     "Make the function of a part that exports."

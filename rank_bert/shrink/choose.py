@@ -138,6 +138,7 @@ def choose(
 def fit(
     step, # `Step` of a recipe, right behind a choice
     head:bool=True, # Fit the head as well, or add a map to a sentence encoder?
+    head_ridge:float=.1, # As for `refit`
 )->object: # `Result` with the fitted model
     "Fit factors, narrower layers and the head to what the dense model computed."
     result, before = step.result, step.result.before
@@ -146,6 +147,6 @@ def fit(
         return result
     stats = result.stats or replace(step, result=before).calibration()
     release_memory() # of the factors
-    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, head=head, holdout=job.judges, n_samples=None,
-        progress=job.progress)
+    new = refit_to(before.model, step.model, job.texts, stats, result.pruned, head=head, head_ridge=head_ridge, holdout=job.judges,
+        n_samples=None, progress=job.progress)
     return replace(result, model=new)

@@ -46,9 +46,9 @@ def compress(
     parts = parse(default_recipe(model, data, config) if recipe is None else recipe)
     job = Job(model, data, config, progress, parts, once=config.limit not in SEARCHES)
     job.check(parts, config)
-    small = SEARCHES.get(config.limit, run)(job, parts, config).model
-    if small is not job.dense: complete_record(small, job, config)
-    return small
+    result = SEARCHES.get(config.limit, run)(job, parts, config)
+    if result.model is not job.dense: complete_record(result.model, job, config, result.job or job)
+    return result.model
 
 # %% ../../nbs/shrink/compress.ipynb #cmpdoc01
 compress.__delwrap__ = CompressConfig # its comments say what the settings mean, and its `__init__` has no source
@@ -63,14 +63,15 @@ def complete_record(
     small:nn.Module, # From `run` or a search; its record is completed in place
     job:Job, # With the dense model and the texts
     config:CompressConfig, # What was asked for
+    own:Job, # The same, or that in other words, which has read the texts
 ):
     "Record which model a compressed one was made of, and which texts it has learned from and was judged on."
     done = record_of(small)
     dense = Encoder(job.dense).base
     texts = {}
-    if job._read and job.texts:
+    if own._read and own.texts:
         drawn = 'at random' if Encoder(job.dense).embeds else 'at random, half of the tokens from the longest'
-        texts = dict(learned=_texts_told(job.texts), judged=_texts_told(job.judges), drawn=drawn)
+        texts = dict(learned=_texts_told(own.texts), judged=_texts_told(own.judges), drawn=drawn)
     if job.aside: texts |= dict(set_aside=_texts_told(job.aside))
     if job.given: texts |= dict(given=job.given)
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'

@@ -61,6 +61,7 @@ class Guarantee:
     how:str=None # Engine, precision, and how many texts at once; None in PyTorch, where it does not matter
     digest:str=None # Of the texts that it was tested on
     tests:int=1 # Settings that were tested on them, which share the error
+    bs:int=64 # Texts at once
     model = None # The model of that budget; not part of the record
     def __post_init__(self, says): self.tried = [Tried(*o) for o in self.tried]
     def __str__(self):

@@ -24,7 +24,7 @@ from ..lowrank.record import record_of, records_of, write_record
 from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
 from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import Encoder, linears
-from ..models.hooks import as_written, frozen, with_own_modules
+from ..models.hooks import as_written, frozen, notes, with_own_modules
 from ..models.kinds import check_head, check_whole
 from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
@@ -70,7 +70,7 @@ class Read(NamedTuple):
     judges:list = None # And to judge by
     cut:int = 0 # Texts of which it learns one sentence
     sums:set = frozenset() # Checksums of the whole texts to judge by
-    answers:dict = None # What the dense model answers to them, from `answers_to`
+    answers:dict = None # How often the dense model gives each answer to them, from `answers_to`
 
 class Job:
     "What stays while recipes run: the dense model, what they learn from, and what was computed."
@@ -139,6 +139,7 @@ class Job:
         return self._read
 
     def _choose_texts(self):
+        "Choose what to learn from, and an eighth to judge by: of long texts for an encoder one sentence each."
         if self.data is None or self.ready: return Read()
         finite_weights(self.dense)
         cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
@@ -478,10 +479,10 @@ def run(
     config:CompressConfig, # Limit of the whole recipe
     start:Result=None, # What the first parts have made; default: nothing is done
 )->Result:
-    "Run the parts of a recipe one after the other."
+    "Run the parts of a recipe one after the other, or take what the job has kept of them; round the model, and record it."
     result = start or Result(job.dense)
     for i, (p, own) in enumerate(planned(parts, config)):
-        if i < len(result.done): continue
+        if i < len(result.done): continue # of `start`
         key = *result.key, (str(p), settings_read(p, own))
         step, done = Step(result.job or job, result, own), (*result.done, str(p))
         make = partial(_applied, p, step, done, key)
@@ -490,10 +491,11 @@ def run(
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
     if new is not job.dense:
-        words = result.job and result.job.encoder.tokenizer.kept_words
-        write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=job.cut, answers=job.answers,
+        own = result.job or job # in other words, if a part has cut the vocabulary
+        words = result.job and notes(new).words
+        write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=own.cut, answers=own.answers,
             budget=config.budget or record_of(new).budget, words=words), job.older)
-    if result.exported: new.exported = result.exported
+    if result.exported: notes(new).exported = result.exported
     return result
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec033

@@ -11,6 +11,7 @@ __all__ = []
 from bisect import bisect_right
 from dataclasses import replace
 from ..models.encoder import Encoder
+from ..models.hooks import notes
 from ..settings import CompressConfig, option
 from .allocate import BudgetError
 from ..lowrank.record import record_of, write_record
@@ -62,4 +63,4 @@ def search(
         lambda model: found[0].job.aside, record_of(job.dense).guarantee)
     model, res.model = res.model, None
     write_record(model, replace(record_of(model), guarantee=res, seconds=job.seconds))
-    return Result(model, exported=getattr(model, 'exported', None))
+    return Result(model, exported=notes(model).exported, job=found[0].job)

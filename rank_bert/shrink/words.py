@@ -23,6 +23,7 @@ from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
 from ..models.embedder import prompted
 from ..models.encoder import Encoder, is_a
+from ..models.hooks import notes
 from ..models.opener import quiet_transformers
 from .recipe import part
 
@@ -280,11 +281,13 @@ def words_part(step, keep:int=None, coverage:float=None):
         raise ValueError(f'{type(tok).__name__} changes with its vocabulary in ways that words cannot follow: leave words out')
     letters = sum(len(o) if isinstance(o, str) else sum(map(len, o)) for o in rows[::every])
     ends = len(after)*short.num_special_tokens_to_add(pair=several and not lists)
-    short.kept_words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
+    words = Words(len(new), len(tok), len(rows), (sum(map(len, after)) - ends)/max(1, letters))
     if held.any(): # how a vocabulary chosen by the other texts serves these
         without = old.choose(total - held, keep, coverage)
         again = ids_by(old.cut(without)[0], rows[9::10], lists)
-        short.kept_words = replace(short.kept_words, coverage=float(held[sorted(without)].sum()/held.sum()),
+        words = replace(words, coverage=float(held[sorted(without)].sum()/held.sum()),
             before=float(np.mean([*map(len, ids[9::10])])), after=float(np.mean([*map(len, again)])))
-    job = job.with_words(cut_model(job.dense, short, new), texts)
+    model = cut_model(job.dense, short, new)
+    notes(model).words = words
+    job = job.with_words(model, texts)
     return replace(step.result, model=job.dense, job=job)

@@ -20,6 +20,7 @@ from fastai.learner import Learner
 from ..checks import check_count, check_fraction, check_positive
 from ..io import needs_extra
 from ..models.encoder import Encoder, linears
+from ..models.hooks import notes
 from ..models.sizes import parameter_parts
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from ..registry import Registry
@@ -95,15 +96,16 @@ def _adopt(o, hf, make):
     frozen = {n for n, p in hf.named_parameters() if not p.requires_grad}
     with warnings.catch_warnings(): # PEFT asks for gradient checkpointing by its old name
         warnings.filterwarnings('ignore', category=FutureWarning, message='.*is_gradient_checkpointing')
-        hf._adapters = Adapters(make(), frozen)
+        notes(hf).adapters = Adapters(make(), frozen)
     train_only(hf, [n for n, p in hf.named_parameters() if p.requires_grad])
     # PEFT saves, since transformers may ask for a newer PEFT than there is
-    hf.save_pretrained = partial(hf._adapters.peft.save_pretrained, save_embedding_layers=False)
+    peft = notes(hf).adapters.peft
+    hf.save_pretrained = partial(peft.save_pretrained, save_embedding_layers=False)
     if not isinstance(o, Learner): return
     o._splitter_before = o.splitter
     o.splitter = encoder_splitter
     o.opt = None
-    if hf._adapters.peft.peft_config['default'].peft_type == 'ADALORA':
+    if peft.peft_config['default'].peft_type == 'ADALORA':
         o.add_cb(AdaLoRA())
 
 # %% ../../nbs/steer/adapters.ipynb #cf7362c5
@@ -155,7 +157,7 @@ class AdaLoRA(Callback):
 
     def before_fit(self):
         "Spread the steps that reduce the ranks over this fit."
-        self.tuner = Encoder(self.learn.model).base._adapters.peft.base_model
+        self.tuner = notes(self.learn.model).adapters.peft.base_model
         self.steps = 0
         self.skipped = False
         accumulation = [c.n_acc/self.dls.train.bs for c in self.learn.cbs if hasattr(c, 'n_acc')]
@@ -203,13 +205,14 @@ def merge_lora(
 ): # The same as an ordinary model, which trains what it trained before
     "Add what adapters learned to the weights. Pass the learner if you have one."
     hf = _hf_to_change(model, adapted=True)
-    if not hasattr(hf, '_adapters'): raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora first')
-    peft, frozen = hf._adapters
+    if not notes(hf).adapters: raise ValueError(f'{type(hf).__name__} has no adapters to merge: add_lora first')
+    peft, frozen = notes(hf).adapters
     modes = {n: m.training for n, m in hf.named_modules()}
     peft.merge_and_unload(safe_merge=True)
     for n, m in hf.named_modules():
         m.training = modes.get(n, hf.training)
-    del hf._adapters, hf.save_pretrained
+    notes(hf).adapters = None
+    del hf.save_pretrained
     hf.__dict__.pop('peft_config', None)
     train_only(hf)
     for n, p in hf.named_parameters(): p.requires_grad_(n not in frozen)

@@ -30,7 +30,8 @@ from ..io import check_new, new_folder
 from ..models.encoder import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
-from ..models.hooks import as_written
+from ..models.folder import named_errors
+from ..models.hooks import as_written, notes
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import check_labels, classifier_for, name_labels
@@ -53,7 +54,7 @@ class EncoderLearner(Learner):
         if event_name == 'before_fit' and not (alone or hasattr(self, 'lr_finder')):
             name_labels(self.model, self.dls)
             for o in self.model.modules():
-                vars(o).pop('lost_head', None)
+                if hasattr(o, 'notes'): o.notes.lost_head = False
         if event_name == 'before_validate' and alone and not hasattr(self, 'gather_preds'):
             check_labels(self.model, self.dls)
         for cb in self.cbs.sorted('order'):
@@ -192,7 +193,7 @@ def save_pretrained(self:Learner,
 )->Path: # The folder
     "Save model and tokenizer as a transformers folder; raise `ValueError` if weights are NaN or infinite."
     model = as_written(self.hf_model)
-    check_finite_weights(model, 'the model')
+    with named_errors('the model'): check_finite_weights(model)
     check_new(folder, overwrite, size=sum(p.numel()*p.element_size() for p in model.parameters()))
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         model.save_pretrained(tmp)
@@ -239,7 +240,7 @@ def train_only(
     names=None, # Names of the parameters that learners may train; all when None
 ):
     "Leave every parameter but `names` out of the groups of `encoder_splitter`."
-    Encoder(model).base.trained_names = None if names is None else frozenset(names)
+    notes(model).trained_names = None if names is None else frozenset(names)
 
 # %% ../../nbs/train/learner.ipynb #9f8dde48
 def encoder_splitter(
@@ -256,7 +257,7 @@ def encoder_splitter(
     in_layers, in_pooler, in_base = ({id(p) for p in of(m)} for m in (layers or None, pooler, base))
     first = [p for p in base.parameters() if id(p) not in in_layers | in_pooler]
     head = of(pooler) + [p for p in model.parameters() if id(p) not in in_base]
-    only = getattr(hf, 'trained_names', None) # from `train_only`
+    only = notes(hf).trained_names
     seen = set() if only is None else {id(p) for n, p in hf.named_parameters() if n not in only}
     groups = [[p for p in g if not (id(p) in seen or seen.add(id(p)))] for g in (first, *map(of, layers), head)]
     return L(o for o in groups if o)

@@ -14,7 +14,6 @@ from pathlib import Path
 from torch import nn
 
 from ..data.labels import is_unnamed, match_labels
-from ..io import expanded
 from ..models.folder import check_length
 from ..models.base_models import BERT_CONFIGS, BertWrapper, get_pretrained_model
 from ..models.embedder import prompted
@@ -40,20 +39,21 @@ def _build_classifier(name, dls, pretrained, task, own_vocab):
     return get_pretrained_model(name, task, n, False, vocab_size=len(tok), pad_token_id=tok.pad_token_id or 0)
 
 # %% ../../nbs/train/match.ipynb #5d1a0014
-def _match_vocab(hf, folder, tokenizer):
-    "Refuse a tokenizer with ids that the model lacks, and warn if the model's `folder` has other ids."
+def _match_vocab(hf, tokenizer):
+    "Refuse a tokenizer with ids that the model lacks, and warn if the folder that the model is from has other ids."
     have = hf.config.vocab_size
     need = len(tokenizer)
     if need > have:
         raise ValueError(f"the tokenizer has {need:,} tokens but the model's embedding only {have:,}: "
                          "give the model's own tokenizer=")
-    if folder is None or tokenizer.name_or_path == str(folder): return
+    folder = hf.name_or_path
+    if str(tokenizer.name_or_path) == folder or not Path(folder).is_dir(): return
     try: own = get_tokenizer(folder)
     except FileNotFoundError: return
     odd = set(tokenizer.get_vocab().items()) - set(own.get_vocab().items())
-    if odd:
+    if odd := {o for o in odd if o[1] < len(own)}: # you may have added others
         token, i = min(odd, key=lambda o: o[1])
-        theirs = own.convert_ids_to_tokens(i) if i < len(own) else None
+        theirs = own.convert_ids_to_tokens(i)
         warnings.warn(f"the tokenizer is not that of {folder}, so the model misreads texts: "
                       f"its token {i} is {token!r}, there {theirs!r}")
 
@@ -71,7 +71,7 @@ def label_order(model, dls, warn=False)->tuple: # Labels of the model; the place
 
 def check_labels(model, dls):
     "Raise `ValueError` if a model was trained on other labels than those of data loaders."
-    if any(getattr(o, 'lost_head', False) for o in model.modules()):
+    if any(hasattr(o, 'notes') and o.notes.lost_head for o in model.modules()):
         raise ValueError('the model came with a head for another number of labels, and its new one is random: fit it')
     have, at = label_order(model, dls)
     if at != [*range(len(have))]:
@@ -125,7 +125,7 @@ def classifier_for(
     if pooling not in (None, have):
         hf = pooled_classifier(hf, hf.config.num_labels, pooling)
     check_length(hf.config.to_dict(), dls.max_length, option('max_length'))
-    _match_vocab(hf, None if given or not (folder := expanded(model)).is_dir() else folder, tok)
+    _match_vocab(hf, tok)
     if tok.padding_side not in ('left', Encoder(hf).family.padding_side):
         warnings.warn(f"{type(hf).__name__} reads the last position of a text: "
                       "the tokenizer's padding_side is now 'left'")

@@ -27,7 +27,7 @@ from ..data.corpus import (LAYOUTS, MaskedDL, corpus_tokenizer, make_examples, r
     split_documents, tokenize_corpus)
 from ..models.encoder import Encoder, linears
 from ..models.base_models import BertWrapper, bert_config, evaluating
-from ..models.folder import check_length
+from ..models.folder import as_saved, check_length
 from ..models.opener import load_checkpoint
 from ..lowrank.plan import apply_plan
 from .learner import BF16, EncoderLearner, Seeded, adamw
@@ -101,7 +101,7 @@ def _mlm_model(model, tokenizer):
     "Find, load or make a masked language model, with an embedding for each token."
     if isinstance(model, nn.Module): return Encoder(model).base
     if is_saved_model(model):
-        res, info = load_checkpoint(AutoModelForMaskedLM, model)
+        res, info = load_checkpoint(AutoModelForMaskedLM, as_saved(model) or model)
         if lost := sorted(info['missing_keys']):
             warnings.warn(f'{model} has no weights for {len(lost)} tensors, so these are random: {", ".join(lost[:3])}')
         return res
