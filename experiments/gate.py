@@ -14,6 +14,7 @@ losses of a text or query, resampling beside one text of the worst kind (`tested
 and Spearman. One text, two and three were tried on other populations and seeds; one was enough, and its bounds are the shortest. Spearman takes
 long: there we resample 200 times instead of 1,000, and draw 1,000 times of 1,000 texts."""
 import csv, time
+from functools import cache
 from pathlib import Path
 import numpy as np
 from fastcore.script import call_parse
@@ -70,8 +71,10 @@ CELLS = dict(changed=(changed, 0), accuracy=(accuracy, -1)) | {k: (gain(k), -1) 
     'matthews_correlation with a class of 5 %': (classes(.05, True), 'matthews_correlation'),
     'spearman': (lambda n, lost, rng: np.stack(numbers(n, lost, rng), 1), 'spearman')}
 
-def real_change(draw, how, lost):
+@cache
+def real_change(name, lost):
     "Compute the change of the whole population, from four million texts."
+    draw, how = CELLS[name]
     rng = np.random.default_rng(12345)
     parts = [draw(400_000, lost, rng) for _ in range(10)]
     if not isinstance(how, str): return float(np.mean([o.mean() for o in parts]))
@@ -88,7 +91,7 @@ def tested(x, how, limit, seed, bounds):
 
 def cell(name, n, lost, draws, seed):
     draw, how = CELLS[name]
-    limit = lost if name == 'changed' else real_change(draw, how, lost)
+    limit = lost if name == 'changed' else real_change(name, lost)
     rng = np.random.default_rng([seed, n, round(1000*lost), [*CELLS].index(name)])
     start = time.process_time()
     rows = [tested(draw(n, lost, rng), how, limit, i, i < 400) for i in range(draws)]

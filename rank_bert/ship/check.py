@@ -55,6 +55,7 @@ class Gate:
         said = dict(holds=f'every slice keeps every limit, with {c} confidence', broken='a slice does not keep a limit',
             undecided='the texts do not show that every slice keeps every limit')[self.verdict]
         a = self.about
+        apart = '' if a['divergence'] is None else f"; divergence {a['divergence']:.3g}"
         return (f"{self.verdict}: {said}. {a['small']['name']} in the place of {a['dense']['name']}, on {a['units']:,} {a['unit']} in "
             f"{a['rows']:,} rows; lower and upper are bounds of {c} for a slice alone, and its verdict counts the others, too (Hochberg)")
 
@@ -269,6 +270,8 @@ def rank_answers(p, q, order, texts, grades, limits, bs):
 
 def search_answers(p, q, task, limits, bs):
     "Compare sentence encoders by what each query finds."
+    if empty := [o for o, judged in task.qrels.items() if not judged]:
+        raise ValueError(f'no document is judged above 0 for {len(empty):,} queries, as {short_repr(empty[0])}, so they cannot lose: leave them out of the judgements')
     z = [[np.asarray(o) for o in (encode_search(m, task, 'query'), encode_search(m, task, 'document'))] for m in (p, q)]
     if limits.side == 'queries': z[1][1] = z[0][1]
     scores = [search_scores(*o, task, p.kind) for o in z]
