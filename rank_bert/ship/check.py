@@ -57,7 +57,7 @@ class Gate:
         a = self.about
         apart = '' if a['divergence'] is None else f"; divergence {a['divergence']:.3g}"
         return (f"{self.verdict}: {said}. {a['small']['name']} in the place of {a['dense']['name']}, on {a['units']:,} {a['unit']} in "
-            f"{a['rows']:,} rows; lower and upper are bounds of {c} for a slice alone, and its verdict counts the others, too (Hochberg)")
+            f"{a['rows']:,} rows{apart}; lower and upper are bounds of {c} for a slice alone, and its verdict counts the others, too (Hochberg)")
 
     def shown(self)->pd.DataFrame:
         "Write the table for people."
