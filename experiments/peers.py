@@ -10,8 +10,8 @@ fails is left out, and you see why. Every row is a process of its own, they take
 and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table, and how far the first layers come
 with `--layer-epochs 6`.
 
-README's table is of today's `compress`: `--layers '' --peers '' --methods neurons+kfac+refit --budgets 0.3 --out experiments/peers_today.csv`. `peers.csv` was written when
-`compress` learned from the longest texts."""
+`peers.csv` was written when `compress` learned from the longest texts. `--layers '' --peers '' --methods neurons+kfac+refit
+--budgets 0.3 --out experiments/peers_today.csv` wrote what today's choice gives, on a processor without VNNI."""
 import json, subprocess, sys
 from pathlib import Path
 from ship_process import serve
