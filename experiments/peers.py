@@ -8,7 +8,10 @@ onnx, onnxscript and onnxruntime; optimum-onnx[onnxruntime]; optimum-intel[openv
 do not agree about transformers, `--python optimum_onnx=PATH,model2vec=PATH` says which Python runs which. A row that
 fails is left out, and you see why. Every row is a process of its own, they take turns on one thread (`ship_models.py`),
 and folders that are in `--place` are used again. `nbs/results.ipynb` shows the table, and how far the first layers come
-with `--layer-epochs 6`."""
+with `--layer-epochs 6`.
+
+README's table is of today's `compress`: `--layers '' --peers '' --methods neurons+kfac+refit --budgets 0.3 --out experiments/peers_today.csv`. `peers.csv` was written when
+`compress` learned from the longest texts."""
 import json, subprocess, sys
 from pathlib import Path
 from ship_process import serve
@@ -120,7 +123,7 @@ def first_tuned(encoder, dense, n, place, settings, epochs=None):
     tune = 'rank-bert-finetune', settings['task'], '--model', cut, '--pretrained', *options, '--out', out
     return out if made(out, *tune) else None
 
-def contenders(encoder, dense, place, settings, layers, methods, budgets, pythons):
+def contenders(encoder, dense, place, settings, layers, methods, budgets, peers, pythons):
     "Yield what a row is, by whom, what it learned from, how its process is started, and its folder."
     from rank_bert.ship.export import export
     yield 'dense', 'PyTorch', '', dense, dense
@@ -136,7 +139,7 @@ def contenders(encoder, dense, place, settings, layers, methods, budgets, python
         out = place/f'{folder.name}-onnx-{precision}'
         if not out.is_dir(): export(folder, None, out, 'onnx', precision)
         yield name, f'rank_bert, {precision}', learned, out, out
-    for peer in PEERS:
+    for peer in peers:
         out, start = place/f'{dense.name}-{peer}', [pythons.get(peer, sys.executable), __file__]
         if not made(out, *start, 'make', peer, dense, encoder, out, place/'rows.json'): continue
         what = ('static', 'labels') if peer == 'model2vec' else ('dense', '')
@@ -150,6 +153,7 @@ def main(
     methods:str='kfac+refit neurons+kfac+refit', # Recipes of ours
     budgets:str='0.5 0.3', # Fractions of the linear weights to keep
     layer_epochs:int=0, # Only fine-tune the first layers for so many epochs, and write `peers_layers.csv` beside `out`
+    peers:str=' '.join(PEERS), # Which peers; '' for none
     turns:int=10, # Turns: 20 texts one by one, then 32 at once
     place:str='peers', # Folder for models and exports
     out:str='experiments/peers.csv', # File to write
@@ -173,7 +177,7 @@ def main(
     train = draw_rows(train, settings['n_train'], settings['seed']) # as `rank-bert-finetune` drew them
     (place/'rows.json').write_text(json.dumps(dict(X=train.sentence.tolist(), y=train.label.tolist())))
     texts, labels = validation_items(settings)['validation']
-    rows = list(contenders(encoder, dense, place, settings, layers.split(), methods.split(), budgets.split(),
+    rows = list(contenders(encoder, dense, place, settings, layers.split(), methods.split(), budgets.split(), peers.split(),
                            dict(o.split('=') for o in python.split(',') if o)))
     seen, table = in_turns({o[:2]: o[3] for o in rows}, list(texts), 1, 0, turns, 20, 32), []
     want = seen['dense', 'PyTorch']['outputs']

@@ -75,7 +75,7 @@ def complete_record(
     if job.aside: texts |= dict(set_aside=_texts_told(job.aside))
     if job.given: texts |= dict(given=job.given)
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
-    name = origin.partition(': ')[2].partition(' (began as ')[0] or origin.removesuffix('folder: ')
+    name = origin.partition(': ')[2].partition(' (began as ')[0] # empty where nobody saved it
     about = dict(name=(name if origin.startswith(('hub', 'cache')) else Path(name).name) or None, digest=model_digest(job.dense))
     versions = dict(rank_bert=__version__, torch=torch.__version__, transformers=transformers.__version__)
     write_record(small, replace(done, limit=config.limit and {config.limit: getattr(config, config.limit)}, texts=texts,
