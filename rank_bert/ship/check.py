@@ -18,11 +18,10 @@ import numpy as np, pandas as pd, torch
 from ..checks import check_name, short_repr
 from ..data.labels import Labels, is_unnamed, match_labels
 from ..data.search import is_search_folder, read_search
-from ..data.tables import as_table, check_columns, check_text_cols, find_text_cols, is_empty, read_data, read_file, read_tags, row_place, table_column
+from ..data.tables import check_columns, check_text_cols, find_text_cols, is_empty, read_data, read_file, read_tags, row_place, table_column
 from ..io import digest, expanded, json_text
 from ..lowrank.record import model_digest
-from ..models.encoder import Encoder
-from ..models.folder import as_saved, check_kind, file_bytes
+from ..models.folder import as_saved, check_kind
 from ..models.kinds import KINDS
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
@@ -288,7 +287,7 @@ def search_answers(p, q, task, limits, bs):
 def length_names(p, texts)->list: # Names of quarters
     "Name the quarter of each text by its tokens."
     words = isinstance(texts[0], tuple) and p.kind == 'token_classification'
-    n = np.array([len(e.ids) for e in p.tokenizer.encode_batch(list(texts), is_pretokenized=words)])
+    n = np.array([len(e.ids) for e in p.tokenizer.encode_batch_fast(list(texts), is_pretokenized=words)])
     group = np.searchsorted(np.quantile(n, [.25, .5, .75]), n)
     each = {k: f'{n[group == k].min()} to {n[group == k].max()} tokens' for k in {*group}}
     return [each[k] for k in group]
