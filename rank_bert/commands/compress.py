@@ -33,7 +33,8 @@ def open_for_recipe(
     tagged = rows.data and saved.kind == 'token_classification'
     if tagged: rows = replace(rows, texts=rows.data, data=None)
     named = rows.task or rows.data
-    chosen = rows_of(rows, saved, seed) if named or needed and not rows.texts else {}
+    labelled = named or (needed and not rows.texts) # else texts without labels, or nothing
+    chosen = rows_of(rows, saved, seed) if labelled else {}
     if needed and not (chosen or rows.texts):
         raise ValueError(f'{saved} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
@@ -54,7 +55,7 @@ def open_for_recipe(
         if own:
             if rows.max_length: model.max_seq_length = rows.max_length
             return model, tok, texts, {}
-        if texts and (raw or saved.kind in HEADS): # a tagger marks words, a reranker queries
+        if texts and (raw or saved.kind in HEADS): # tokenised later, by which words and queries are marked
             model.tokenizer, tok.model_max_length = tok, longest
             return model.float(), tok, texts, dict(max_length=longest)
         from rank_bert.data.tokens import token_batches # imports torch

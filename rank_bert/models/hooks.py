@@ -83,7 +83,7 @@ def with_own_modules(
 class Notes:
     "What we know of an open model."
     stored_dtype = None # type of the weights in the file that it was loaded from
-    lost_head = False # Had that file a head for another number of labels? Until you fit the model
+    lost_head = False # Is the head random, since the file's was for another number of labels? Not once it is fitted
     trained_names = None # parameters that learners may train, from `train_only`; None for all
     words = None # `Words` of a vocabulary that was cut: its tokenizer is saved with the model
     adapters = None # those of PEFT, from `add_lora`
@@ -91,13 +91,13 @@ class Notes:
 
     def __deepcopy__(self, memo):
         new = copy.copy(self)
-        new.adapters = copy.deepcopy(self.adapters, memo) # which hold the model
+        new.adapters = copy.deepcopy(self.adapters, memo) # which point into the model, and now into its copy
         return new
 
 def notes(
     model:nn.Module, # A transformers model, or any module that contains one
 )->Notes: # Kept in its attribute `notes`
-    "Look up what we know of a model, or note it there."
+    "Return the notes of a model, empty ones at the first call."
     base = Encoder(model).base
     if not hasattr(base, 'notes'): base.notes = Notes()
     return base.notes

@@ -502,16 +502,20 @@ def digests_of(source, texts):
     return [texts_digest(o) for o in (texts, token_batches(source.tokenizer, texts, source.max_length))]
 
 def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them
-    "Find the texts that a model has not learned from: those that it set aside, if these are the texts that it was given."
+    "Return texts, or if the model was compressed with these, only those that were set aside then."
     last = next(reversed(records_of(source.model)), {})
     given = (last.get('texts') or {}).get('given')
     promised = last.get('guarantee')
-    if given and given['digest'] in digests_of(source, texts):
+    if ours := given and given['digest'] in digests_of(source, texts):
         if 'set_aside' not in last['texts']:
             raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
         texts = set_aside(texts, seed=given['seed'], kind=source.enc.kind)[1]
     tested = promised and promised['digest'] in digests_of(source, texts)
-    return texts, Guarantee(**promised) if tested else None
+    if ours and not tested:
+        raise ValueError('the model was compressed with these texts in another order, by which some were set aside: pass them in that '
+            'order, or pass others')
+    earlier = Guarantee(**promised) if tested else None
+    return texts, earlier
 
 def check_guarantee(
     dense, # As for `outputs_of`: the model whose answers are the truth
@@ -526,15 +530,15 @@ def check_guarantee(
     if kind == 'single_label_classification' and before.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
     mark = texts_digest(texts) if earlier is None else earlier.digest
-    shared, tests = share_error(config.confidence, mark, earlier)
-    each = 1 - (1 - shared)/len(folders) # by Bonferroni
+    confidence, tests = share_error(config.confidence, mark, earlier)
+    each = 1 - (1 - confidence)/len(folders) # by Bonferroni
     found = {}
     check_enough(len(changed_answers(before, before, kind, config.tolerance)), config.max_changed, each)
     for k, f in folders.items():
         losses = changed_answers(before, outputs_of(f, texts, bs)[0], kind, config.tolerance)
         tried = Tried(None, int(losses.sum()), upper_bound(losses, each))
-        found[k] = Guarantee(config.max_changed, config.confidence, None, len(losses), *tried[1:], [tried], kind,
-            config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=mark, tests=tests, bs=bs)
+        found[k] = Guarantee(config.max_changed, config.confidence, budget=None, texts=len(losses), changed=tried.changed,
+            upper=tried.upper, tried=[tried], kind=kind, tolerance=config.tolerance, how=f"{' '.join(k)}, {'one text' if bs == 1 else f'{bs} texts'} at a time", digest=mark, tests=tests, bs=bs)
     kept = {k: p for k, p in found.items() if p.upper <= config.max_changed}
     if kept: return kept
     k, p = min(found.items(), key=lambda o: o[1].upper)

@@ -139,7 +139,7 @@ class Job:
         return self._read
 
     def _choose_texts(self):
-        "Choose what to learn from, and an eighth to judge by: of long texts for an encoder one sentence each."
+        "Choose what to learn from, and an eighth to judge by: for an encoder a sentence of each long text, else half of the tokens in long texts."
         if self.data is None or self.ready: return Read()
         finite_weights(self.dense)
         cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
@@ -148,7 +148,8 @@ class Job:
             drawn = [data[i] for i in sorted(order[:n].tolist())]
             data = pieces(drawn, seed, prompts=self.encoder.prompts.values())
             cut = sum(a != b for a, b in zip(data, drawn))
-            texts, whole = (choose_texts(batches_from(self.dense, o), None) for o in (data, drawn))
+            texts = choose_texts(batches_from(self.dense, data), None)
+            whole = choose_texts(batches_from(self.dense, drawn), None) # which decides who judges, whatever sentence was drawn
         elif self.encoder.embeds or self.encoder.kind == 'ranking': # where long texts help less, and queries stay whole
             texts = whole = choose_texts(batches_from(self.dense, data), n, seed=seed)
         else:
@@ -491,9 +492,9 @@ def run(
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:
         result = replace(result, model=(new := rounded.float())) # what we test is what will be written
     if new is not job.dense:
-        own = result.job or job # in other words, if a part has cut the vocabulary
+        reader = result.job or job # that with the new vocabulary, if a part has cut it
         words = result.job and notes(new).words
-        write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=own.cut, answers=own.answers,
+        write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=reader.cut, answers=reader.answers,
             budget=config.budget or record_of(new).budget, words=words), job.older)
     if result.exported: notes(new).exported = result.exported
     return result
