@@ -25,7 +25,7 @@ from ..models.folder import as_saved, check_kind
 from ..models.kinds import KINDS
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
-from ..see.drops import SCORES, class_counts, class_extremes, spearman_drop, spearman_extremes, tested_score
+from ..see.drops import SCORES, class_counts, class_extremes, spearman, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
 from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
@@ -82,6 +82,7 @@ class Measure:
     data:np.ndarray # Changes `(rows,)` for a mean, or what a score of `SCORES` needs `(rows, numbers)`
     least:float=-1. # Of the changes
     drop:callable=None # Of `SCORES`; None for a mean
+    was:float=0. # Score of the dense model, for a mean
 
     def units(self, at, unit): # rows of a slice, and the number of the unit of each row -> one row a unit
         "Average the rows of each unit."
@@ -94,6 +95,13 @@ class Measure:
 
     def seen(self, data):
         return float(data.mean() if self.drop is None else self.drop(np.ones((1, len(data))), data)[0])
+
+    def dense(self):
+        "Score the dense model."
+        if self.drop is None: return float(self.was)
+        if self.drop is spearman_drop: return float(spearman(np.ones((1, len(self.data))), *self.data[:, :2].T)[0][0])
+        silent = self.data.reshape(len(self.data), -1, 5)*[1, 1, 1, 0, 0] # in the place of the small model, which then scores 0
+        return self.seen(silent.reshape(len(silent), -1))
 
     def unchanged(self, data):
         "Put the dense model in the place of the small one."
@@ -195,7 +203,7 @@ def class_measures(y, a, b, names)->dict: # Labels and decisions: `(texts,)` num
         return {k: Measure(counts, drop=SCORES[k]) for k in ('f1_micro', 'f1_macro')}
     counts = class_counts(*(np.eye(len(names))[o] for o in (y, a, b)))
     scored = ['f1']*(len(names) == 2) + ['f1_macro', 'matthews_correlation']
-    return dict(accuracy=Measure((a == y)*1. - (b == y))) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
+    return dict(accuracy=Measure((a == y)*1. - (b == y), was=(a == y).mean())) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
 
 # %% ../../nbs/ship/check.ipynb #chek0052
 def text_answers(p, q, order, texts, y, limits, bs)->tuple: # `Answers` and their divergence
@@ -230,7 +238,7 @@ def tag_measures(want, a, b, scored)->dict: # Tags of each text
     headed = has_heads({*chain(*want, *a, *b)})
     found = [[{tuple(o) for o in entities(tags, headed)} for tags in rows] for rows in (want, a, b)]
     counts = np.array([[len(y), len(s), len(s & y), len(t), len(t & y)] for y, s, t in zip(*found)], float)
-    return measures | dict(accuracy=Measure(np.subtract(*right)), f1=Measure(counts, drop=SCORES['f1_micro']))
+    return measures | dict(accuracy=Measure(np.subtract(*right), was=np.mean(right[0])), f1=Measure(counts, drop=SCORES['f1_micro']))
 
 def tag_answers(p, q, order, words, want, limits, bs):
     "Compare taggers by words: whole texts, and the entities of each kind."
@@ -251,7 +259,7 @@ def tag_answers(p, q, order, words, want, limits, bs):
 def query_measures(scores, changed)->dict: # of each query, by either model, and whether the first document is another
     "Measure how the scores of queries change."
     a, b = (pd.DataFrame(o) for o in scores)
-    return dict(changed=Measure(np.asarray(changed, float), 0.)) | {k: Measure((a[k] - b[k]).to_numpy().clip(-1, 1)) for k in a}
+    return dict(changed=Measure(np.asarray(changed, float), 0.)) | {k: Measure((a[k] - b[k]).to_numpy().clip(-1, 1), was=a[k].mean()) for k in a}
 
 def rank_answers(p, q, order, texts, grades, limits, bs):
     "Compare rerankers by query."
@@ -282,6 +290,31 @@ def search_answers(p, q, task, limits, bs):
         changed.append(not torch.isfinite(b.max()) or bool(a.max() > a[b.argmax()] + 1e-6))
     queries = [task.queries[o] for o in task.qrels]
     return Answers(query_measures(scores, changed), queries, np.arange(len(queries))), _told(z[0][0], z[1][0], p.kind)
+
+# %% ../../nbs/ship/check.ipynb #chek0055
+def compare_answers(p, q, order, texts, y, limits, bs):
+    "Compare two predictors by what they answer to texts, pairs or lists of words."
+    compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
+    return compare(p, q, order, texts, y, limits, bs)
+
+Standing = namedtuple('Standing', 'dense small low high')
+
+def standings(
+    found:Answers, # From `compare_answers` or `search_answers`
+    confidence:float=.95, # Probability with which each bound holds, by itself
+)->dict: # Name of a score, or 'changed' -> `Standing`: scores of both models, and bounds of the small one's beside the dense one's
+    "Place each score of a small model between the bounds that a gate would compute."
+    numbers = {}
+    unit = np.array([numbers.setdefault(o, len(numbers)) for o in found.texts])
+    limits = Limits(max_changed=.5, confidence=confidence)
+    res = {}
+    for name, m in found.measures.items():
+        t = m.tested(m.units(np.arange(len(unit)), unit), .5, limits)
+        was = 0. if name == 'changed' else m.dense()
+        fell = m.seen(m.data)
+        if name == 'changed': res[name] = Standing(was, fell, t.lower, t.upper)
+        else: res[name] = Standing(was, was - fell, was - t.upper, was - t.lower)
+    return res
 
 # %% ../../nbs/ship/check.ipynb #chek0061
 def length_names(p, texts)->list: # Names of quarters
@@ -414,8 +447,7 @@ def check(
         n, what = len(found.texts), 'queries'
     else:
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
-        compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
-        found, divergence = compare(p, q, order, texts, y, limits, sizes)
+        found, divergence = compare_answers(p, q, order, texts, y, limits, sizes)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
     numbers = {}
