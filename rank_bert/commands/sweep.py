@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
+from ..data.search import is_search_folder
 from ..io import hub_reachable
 from ..models.folder import as_saved
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, in_shell, option, comma_list, text_as
@@ -24,8 +25,10 @@ def _without_labels(rows, score_col, models):
         raise ValueError(f"{option('score_col')} is for a SentenceTransformer and a file of texts without labels: pass "
                          f"{option('data')} FILE, and no {option('label_col')}")
     if not rows.data or rows.label_col: return False
-    from rank_bert.data.tables import read_data
-    if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
+    searched = is_search_folder(rows.data)
+    if not searched:
+        from rank_bert.data.tables import read_data
+        if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
     where = (True, False) if hub_reachable() else (True,)
     def embeds(name):
         if saved := as_saved(name): return saved.sentence_class == 'SentenceTransformer'
@@ -33,6 +36,7 @@ def _without_labels(rows, score_col, models):
         return any(hub_sentence_class(name, local_files_only=k) == 'SentenceTransformer' for k in where)
     odd = [o for o in models if not embeds(o)]
     if not odd: return True
+    if searched: raise ValueError(f'{rows.data} is a search task, and {odd[0]} is no SentenceTransformer: pass other {option("models")}')
     raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
                      f"name the column with {option('label_col')}, or pass other {option('models')}")
 
