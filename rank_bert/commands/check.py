@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/commands/check.html.md"""
 __all__ = []
 
 # %% ../../nbs/commands/check.ipynb #cchk0003
-from .shell import command, say, say_json
+from .shell import command, say, say_json, shows_progress
 from ..io import check_new, new_file
 from ..settings import Count, Limits, Rows, in_shell, one_of, option, text_as
 
@@ -32,7 +32,7 @@ def check(
         from rank_bert.compare.store import library_versions
         from rank_bert.ship.check import check as judge
         found = judge(dense, small, rows.data, limits=limits, text_cols=rows.text_cols, label_col=rows.label_col or 'label',
-            max_length=rows.max_length, kind=rows.kind, bs=bs)
+            max_length=rows.max_length, kind=rows.kind, bs=bs, progress=shows_progress())
         found.about['versions'] = library_versions()
         if markdown:
             with new_file(markdown) as tmp: tmp.write_text(found.markdown(), encoding='utf-8')

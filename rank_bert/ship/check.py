@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 import numpy as np, pandas as pd, torch
+from tqdm.auto import tqdm
 from ..checks import check_name, short_repr
 from ..data.labels import Labels, is_unnamed, match_labels
 from ..data.search import is_search_folder, read_search
@@ -22,14 +23,14 @@ from ..data.tables import check_columns, check_text_cols, find_text_cols, is_emp
 from ..io import digest, expanded, json_text
 from ..lowrank.record import model_digest
 from ..models.folder import as_saved, check_kind
-from ..models.kinds import KINDS
+from ..models.kinds import KINDS, by_group
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
 from ..see.drops import SCORES, class_counts, class_extremes, spearman, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
 from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
-from .export import in_pytorch, open_source, outputs_of
+from .export import in_pytorch, open_source
 from .others import find_onnx, open_onnx
 from .runtime import Predictor
 
@@ -206,7 +207,12 @@ def class_measures(y, a, b, names)->dict: # Labels and decisions: `(texts,)` num
     return dict(accuracy=Measure((a == y)*1. - (b == y), was=(a == y).mean())) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
 
 # %% ../../nbs/ship/check.ipynb #chek0052
-def text_answers(p, q, order, texts, y, limits, bs)->tuple: # `Answers` and their divergence
+def in_parts(ask, texts, progress, n=512)->list: # Of what a function of texts gives for each
+    "Ask a model some texts at a time, with a bar."
+    bar = tqdm(range(0, len(texts), n), 'answering', leave=False, disable=not progress)
+    return [row for i in bar for row in ask(texts[i:i + n])]
+
+def text_answers(p, q, order, texts, y, limits, bs, progress=False)->tuple: # `Answers` and their divergence
     "Compare classes, numbers or embeddings."
     kind, names = KINDS[p.kind], {}
     pairs = kind.embeds and isinstance(texts[0], tuple)
@@ -214,7 +220,7 @@ def text_answers(p, q, order, texts, y, limits, bs)->tuple: # `Answers` and thei
         a, b = ([o.encode([t[i] for t in texts], n) for i in (0, 1)] for o, n in zip((p, q), bs))
         a, b = (kind.pairwise(*map(torch.as_tensor, o)).numpy()[:, None] for o in (a, b))
         kind = KINDS['regression']
-    else: a, b = (outputs_of(o, texts, n)[0] for o, n in zip((p, q), bs))
+    else: a, b = (np.stack(in_parts(partial(o.outputs, bs=n), texts, progress)) for o, n in zip((p, q), bs))
     if kind.labelled: b = b[:, order]
     measures, at = {}, np.arange(len(texts))
     if limits.max_changed:
@@ -240,10 +246,10 @@ def tag_measures(want, a, b, scored)->dict: # Tags of each text
     counts = np.array([[len(y), len(s), len(s & y), len(t), len(t & y)] for y, s, t in zip(*found)], float)
     return measures | dict(accuracy=Measure(np.subtract(*right), was=np.mean(right[0])), f1=Measure(counts, drop=SCORES['f1_micro']))
 
-def tag_answers(p, q, order, words, want, limits, bs):
+def tag_answers(p, q, order, words, want, limits, bs, progress=False):
     "Compare taggers by words: whole texts, and the entities of each kind."
     theirs = {q.labels[i]: o for i, o in zip(order, p.labels)}
-    a, b = (o.tag(words, bs=n) for o, n in zip((p, q), bs))
+    a, b = (in_parts(partial(o.tag, bs=n), words, progress) for o, n in zip((p, q), bs))
     b = [[theirs.get(t, t) for t in row] for row in b]
     scored = want is not None
     want, more = want or a, {}
@@ -261,25 +267,28 @@ def query_measures(scores, changed)->dict: # of each query, by either model, and
     a, b = (pd.DataFrame(o) for o in scores)
     return dict(changed=Measure(np.asarray(changed, float), 0.)) | {k: Measure((a[k] - b[k]).to_numpy().clip(-1, 1), was=a[k].mean()) for k in a}
 
-def rank_answers(p, q, order, texts, grades, limits, bs):
+def rank_answers(p, q, order, texts, grades, limits, bs, progress=False):
     "Compare rerankers by query."
-    (a, kind), (b, _) = (outputs_of(o, texts, n) for o, n in zip((p, q), bs))
     queries = {}
     for i, (query, _) in enumerate(texts): queries.setdefault(query, []).append(i)
+    number = {query: i for i, query in enumerate(queries)}
+    groups = torch.tensor([number[query] for query, _ in texts])
+    a, b = (np.stack(in_parts(partial(o.outputs, bs=n), texts, progress)) for o, n in zip((p, q), bs))
+    a, b = (by_group(torch.as_tensor(o), groups).numpy() for o in (a, b))
     scores = [[], []]
     for i, (query, at) in enumerate(queries.items()):
         if len(at) < 2 or grades is not None and not (grades[at] > 0).any():
             raise ValueError(f'the query {short_repr(query)} has no two candidates, one of them with a grade above 0, so it has no order: leave it out')
         for z, res in zip((a, b), scores) if grades is not None else ():
             res.append({k: v for k, v in rank_scores(grades[at].clip(0), z[i, :len(at)]).items() if k in ('ndcg@10', 'mrr@10')})
-    measures = query_measures(scores, changed_answers(a, b, kind, limits.tolerance))
-    return Answers(measures, [*queries], np.array([at[0] for at in queries.values()])), _told(a, b, kind)
+    measures = query_measures(scores, changed_answers(a, b, p.kind, limits.tolerance))
+    return Answers(measures, [*queries], np.array([at[0] for at in queries.values()])), _told(a, b, p.kind)
 
-def search_answers(p, q, task, limits, bs):
+def search_answers(p, q, task, limits, progress=False):
     "Compare sentence encoders by what each query finds."
     if empty := [o for o, judged in task.qrels.items() if not judged]:
         raise ValueError(f'no document is judged above 0 for {len(empty):,} queries, as {short_repr(empty[0])}, so they cannot lose: leave them out of the judgements')
-    z = [[np.asarray(o) for o in (encode_search(m, task, 'query'), encode_search(m, task, 'document'))] for m in (p, q)]
+    z = [[np.asarray(o) for o in (encode_search(m, task, side, progress) for side in ('query', 'document'))] for m in (p, q)]
     if limits.side == 'queries': z[1][1] = z[0][1]
     scores = [search_scores(*o, task, p.kind) for o in z]
     own = {q: [*task.corpus].index(q) for q in own_documents(task)}
@@ -432,6 +441,7 @@ def check(
     max_length:int=None, # Longest text in tokens; default: as each model says
     kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
     bs:int=1, # Texts at once for engines other than PyTorch: as they will be asked
+    progress:bool=False, # Show bars?
 )->Gate:
     "Judge whether one model may replace another: in every slice, within every limit."
     (p, first), (q, second) = (opened(o, max_length, kind) for o in (dense, small))
@@ -439,15 +449,61 @@ def check(
     sizes = [32 if o.settings['engine'] == 'pytorch' else bs for o in (p, q)]
     if is_search_folder(data):
         with warnings.catch_warnings():
-            warnings.simplefilter('error', UserWarning) # something would be left out
-            task = read_search(data)
+            warnings.simplefilter('error', UserWarning)
+            try: task = read_search(data)
+            except UserWarning as e: raise ValueError(f'{e}; a gate leaves nothing out: take them out of the file') from None
         table = read_file(expanded(data)/'queries.jsonl')
         table = table.set_index(table['_id'].astype(str)).reindex([*task.qrels])
-        found, divergence = search_answers(p, q, task, limits, sizes)
+        found, divergence = search_answers(p, q, task, limits, progress)
         n, what = len(found.texts), 'queries'
     else:
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
         found, divergence = compare_answers(p, q, order, texts, y, limits, sizes)
+        n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
+    keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
+    numbers = {}
+    unit = np.array([numbers.setdefault(o, len(numbers)) for o in keys])
+    tested = tested_slices(slices_of(found, p, table, limits), unit, limits)
+    verdict = judged(tested, limits.confidence)
+    more = measured(q, found.texts if what == 'queries' and p.kind != 'ranking' else texts, second, limits)
+    if verdict != 'broken' and any(o['verdict'] == 'broken' for o in more): verdict = 'broken'
+    marked = digest(expanded(data)) if isinstance(data, (str, Path)) else texts_digest(found.texts)
+    about = dict(confidence=limits.confidence, units=len(numbers), unit=limits.unit or what, rows=n, dense=first, small=second, divergence=divergence,
+        data=dict(name=str(data) if isinstance(data, (str, Path)) else type(data).__name__, digest=marked), seed=limits.seed, limits=limits.asdict())
+    columns = 'by slice units limit allowed seen lower upper verdict note holds broken'.split()
+    return Gate(verdict, pd.DataFrame(tested + more)[columns], about)
+
+# %% ../../nbs/ship/check.ipynb #chek0072
+@flatten
+def check(
+    dense, # Model whose place is taken: model, learner, `Predictor`, folder, ONNX file, or name on the hub
+    small, # Model of the same kind that shall take it
+    data, # File, table or list of texts, or a folder of a search task in BEIR's layout
+    limits:Limits,
+    text_cols:comma_list(str)=None, # Columns of the texts, one or two; default: found
+    label_col:str='label', # Column of the labels, for limits on scores
+    max_length:int=None, # Longest text in tokens; default: as each model says
+    kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
+    bs:int=1, # Texts at once for engines other than PyTorch: as they will be asked
+    progress:bool=False, # Show bars?
+)->Gate:
+    "Judge whether one model may replace another: in every slice, within every limit."
+    (p, first), (q, second) = (opened(o, max_length, kind) for o in (dense, small))
+    order = one_kind(p, q)
+    sizes = [32 if o.settings['engine'] == 'pytorch' else bs for o in (p, q)]
+    if is_search_folder(data):
+        with warnings.catch_warnings():
+            warnings.simplefilter('error', UserWarning)
+            try: task = read_search(data)
+            except UserWarning as e: raise ValueError(f'{e}; a gate leaves nothing out: take them out of the file') from None
+        table = read_file(expanded(data)/'queries.jsonl')
+        table = table.set_index(table['_id'].astype(str)).reindex([*task.qrels])
+        found, divergence = search_answers(p, q, task, limits, progress)
+        n, what = len(found.texts), 'queries'
+    else:
+        texts, y, table = read_for(p, data, limits, text_cols, label_col)
+        compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
+        found, divergence = compare(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
     numbers = {}
