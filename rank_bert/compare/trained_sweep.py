@@ -268,7 +268,7 @@ def _scores(self:TrainedSweep, run, job, result):
     limits, bs = Limits(max_changed=.5, max_drop={'any': .5}, tolerance=self.config.tolerance), (32, 1 if small.settings['engine'] != 'pytorch' else 32)
     texts, metrics, more = [*self.search.queries.values()] if self.search else self.texts(run.seed)[1], {}, {}
     if self.search:
-        (found, far), (old, _) = [search_answers(truth, small, self.search, o, bs) for o in (limits, Limits(max_changed=.5, side='queries'))]
+        (found, far), (old, _) = [search_answers(truth, small, self.search, o) for o in (limits, Limits(max_changed=.5, side='queries'))]
         metric = 'ndcg@10'
         more = gate_fields(old, metric, self.config.confidence)
         more, metrics = dict(old_index=more['score'], old_low=more['score_low']), {f'{k}, old index': v for k, v in more['metrics'].items()}

@@ -300,11 +300,11 @@ def search_answers(p, q, task, limits, progress=False):
     queries = [task.queries[o] for o in task.qrels]
     return Answers(query_measures(scores, changed), queries, np.arange(len(queries))), _told(z[0][0], z[1][0], p.kind)
 
-# %% ../../nbs/ship/check.ipynb #chek0055
-def compare_answers(p, q, order, texts, y, limits, bs):
+# %% ../../nbs/ship/check.ipynb #chek0155
+def compare_answers(p, q, order, texts, y, limits, bs, progress=False):
     "Compare two predictors by what they answer to texts, pairs or lists of words."
     compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
-    return compare(p, q, order, texts, y, limits, bs)
+    return compare(p, q, order, texts, y, limits, bs, progress)
 
 Standing = namedtuple('Standing', 'dense small low high')
 
@@ -458,7 +458,7 @@ def check(
         n, what = len(found.texts), 'queries'
     else:
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
-        found, divergence = compare_answers(p, q, order, texts, y, limits, sizes)
+        found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
     numbers = {}
