@@ -116,7 +116,7 @@ class TrainedSweep(Sweep):
         models, # Folders or names of models of one kind
         valid=None, # Texts to score on, or the fraction to set aside; default: a split of that name, else a fifth
         text_cols:str|list=None, # One or two columns of texts; default: those that hold text
-        score_col:str=None, # Column of labels, grades, or how similar two texts are; default: 'score' or 'label' if there is one
+        score_col:str=None, # Column of labels, grades, or how similar two texts are; default: 'label', or 'score' of pairs, if there is one
         kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
         n_train:int=None, # Rows to learn from at most, drawn by the seed; `n_samples` of their texts calibrate
         n_valid:int=2000, # Rows to score on at most, drawn by the seed
@@ -170,7 +170,7 @@ def _read(self:TrainedSweep, data, valid, text_cols, score_col):
     others = {} if named else text_tables(valid, tagged)
     first = next(iter(tables.values()))
     asked = score_col
-    score_col = score_col or next((o for o in (['tags'] if tagged else ['score', 'label']) if o in first), None)
+    score_col = score_col or next((o for o in (['tags'] if tagged else ['score'] if kind.embeds else ['label']) if o in first), None)
     if tagged and 'tokens' not in first: raise ValueError(f'a tagger reads words, and {data!r:.60} has no column tokens: pass a file of words and tags')
     cols = ['tokens'] if tagged else check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
     if kind.name == 'ranking' and (len(cols) < 2 or not score_col):
@@ -297,5 +297,7 @@ def _scores(self:TrainedSweep, run, job, result):
         words = kind.tokens
         some = truth.tokenizer.encode_batch([*texts[:50]], is_pretokenized=words)
         more['lengths'] = [len(o.ids) for o in some]
+        res = {k: v for k, v in res.items() if k in ('metric', 'score', 'metrics')} # it is what others are bounded beside
+        more.pop('old_low', None)
     elif far is not None: more['divergence'] = max(0., far)
     return res | more

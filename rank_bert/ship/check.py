@@ -473,7 +473,7 @@ def check(
     columns = 'by slice units limit allowed seen lower upper verdict note holds broken'.split()
     return Gate(verdict, pd.DataFrame(tested + more)[columns], about)
 
-# %% ../../nbs/ship/check.ipynb #chek0072
+# %% ../../nbs/ship/check.ipynb #8fa3036e
 @flatten
 def check(
     dense, # Model whose place is taken: model, learner, `Predictor`, folder, ONNX file, or name on the hub
