@@ -305,6 +305,9 @@ class Grid(Settings):
     budgets:comma_list(Fraction)='0.75,0.5,0.25' # Fractions of the encoder's linear weights to keep
     seeds:comma_list(Seed)='42' # One fine-tuning for each, or one draw of texts
     allocators:comma_list(str)='default' # How layers share the budget: uniform, energy, optimal, or what suits the recipe
+    to:comma_list(name_in(ENGINES.names))=() # Engines: a row as it ships for each run and for the dense model
+    precision:comma_list(name_in('auto', precisions))=() # Of those rows, such as int8, or auto for the fastest that agrees
+    beside:comma_list(text_as('FOLDER'))=() # Models of others to compare, such as someone's int8: folders or ONNX files
 
 @dataclass
 class Runs(Settings):

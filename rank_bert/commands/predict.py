@@ -79,7 +79,7 @@ def evaluate_search(
     keep_self:bool=False, # As for `search_scores`
 )->dict: # Scores; with a dense model also those of it, and of the small model's queries on its index
     "Score what a sentence encoder finds in a search task."
-    from rank_bert.compare.embedding_sweep import open_encoder
+    from rank_bert.compare.trained_sweep import open_encoder
     from rank_bert.data.search import read_search
     from rank_bert.models.opener import open_router
     from rank_bert.see.search import compare_search, encode_search, kind_of, own_documents, search_scores

@@ -11,6 +11,7 @@ __all__ = []
 from dataclasses import replace
 from pathlib import Path
 
+from .export import HEADS
 from .rows import rows_of
 from .shell import check_source, command, say, shows_progress
 from ..data.search import is_search_folder
@@ -19,42 +20,47 @@ from ..models.folder import as_saved
 from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, in_shell, option, comma_list, text_as
 
 # %% ../../nbs/commands/sweep.ipynb #e5c00002
-def _without_labels(rows, score_col, models):
-    "Tell whether to sweep over sentence encoders, on texts without labels."
+def _is_trained(rows, score_col, epochs, beside, models):
+    "Tell whether to sweep over models as they are; raise `ValueError` for models that do not suit the rows."
     if score_col and (rows.label_col or not rows.data):
         raise ValueError(f"{option('score_col')} is for a SentenceTransformer and a file of texts without labels: pass "
                          f"{option('data')} FILE, and no {option('label_col')}")
-    if not rows.data or rows.label_col: return False
-    searched = is_search_folder(rows.data)
-    if not searched:
-        from rank_bert.data.tables import read_data
-        if not score_col and 'label' in next(iter(read_data(rows.data).values())): return False
-    where = (True, False) if hub_reachable() else (True,)
-    def embeds(name):
-        if saved := as_saved(name): return saved.sentence_class == 'SentenceTransformer'
+    if not rows.data: return False
+    def kind_of(name):
+        if saved := as_saved(name): return rows.kind or saved.kind
         from rank_bert.models.opener import hub_sentence_class # imports PyTorch
-        return any(hub_sentence_class(name, local_files_only=k) == 'SentenceTransformer' for k in where)
-    odd = [o for o in models if not embeds(o)]
+        where = (True, False) if hub_reachable() else (True,)
+        found = [hub_sentence_class(name, local_files_only=k) for k in where]
+        return 'embedding' if 'SentenceTransformer' in found else None
+    kinds = [*map(kind_of, models)]
+    if is_search_folder(rows.data) or {*kinds} & {*HEADS}: return True
+    from rank_bert.data.tables import read_data
+    labelled = rows.label_col or not score_col and 'label' in next(iter(read_data(rows.data).values()))
+    odd = [o for o, k in zip(models, kinds) if k != 'embedding']
+    if epochs == 0:
+        if labelled and not odd:
+            raise ValueError(f"{models[0]} gives embeddings, and {rows.data} has labels: pass texts without labels, or {option('epochs')} to train a classifier")
+        return not labelled or bool(beside)
+    if labelled: return False
     if not odd: return True
-    if searched: raise ValueError(f'{rows.data} is a search task, and {odd[0]} is no SentenceTransformer: pass other {option("models")}')
-    raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: "
-                     f"name the column with {option('label_col')}, or pass other {option('models')}")
+    raise ValueError(f"{rows.data} has no column 'label', which {odd[0]} needs, since it is no SentenceTransformer: name the column with "
+                     f"{option('label_col')}, or pass {option('epochs')} 0 to count the answers that change")
 
 # %% ../../nbs/commands/sweep.ipynb #154c5959
 _ROWS, _FIT = Rows(max_length=128), Fit(epochs=8)
 _GRID = Grid('svd,kfac+refit,neurons+kfac+refit', '0.5,0.25,0.1,0.05,0.02', '1,2,3')
 
 def _sweep_of(tasks, rows, score_col, fit, **settings):
-    "Make a sweep over GLUE tasks, a file, or sentence encoders, not fine-tuned; without any, over the sample."
+    "Make a sweep over GLUE tasks, a file, or trained models; without any, over the sample."
     Rows(task=tasks and ', '.join(tasks), source=rows.source, data=rows.data) # checks that one of them is named
-    if _without_labels(rows, score_col, settings['models']):
+    if _is_trained(rows, score_col, fit.epochs, settings['grid'].beside, settings['models']):
         changed = [k for a, b in ((fit, _FIT), (rows, _ROWS)) for k, v in a.asdict().items() if v != getattr(b, k)]
-        if odd := [k for k in changed if k not in ('data', 'valid', 'text_cols', 'n_train')]:
-            raise ValueError(f'{option(odd[0])} is about fine-tuning on labels, and this sweep over sentence encoders '
+        if odd := [k for k in changed if k not in ('data', 'valid', 'text_cols', 'label_col', 'n_train', 'kind') and (k, fit.epochs) != ('epochs', 0)]:
+            raise ValueError(f'{option(odd[0])} is about fine-tuning on labels, and this sweep over trained models '
                              'does none: leave it out')
-        from rank_bert.compare.embedding_sweep import EmbeddingSweep
-        return EmbeddingSweep(rows.data, valid=rows.valid, text_cols=rows.text_cols, score_col=score_col,
-                              n_train=rows.n_train, **settings)
+        from rank_bert.compare.trained_sweep import TrainedSweep
+        return TrainedSweep(rows.data, valid=rows.valid, text_cols=rows.text_cols, score_col=score_col or rows.label_col,
+                            kind=rows.kind, n_train=rows.n_train, **settings)
     if rows.data:
         from rank_bert.compare.text_sweep import TextSweep
         return TextSweep(rows_of(rows), rows=rows, fit=fit, **settings)
@@ -69,8 +75,8 @@ def sweep(
     tasks:comma_list(str)=None, # GLUE tasks, separated by commas (default: sst2 of the sample)
     models:comma_list(str)='prajjwal1/bert-tiny', # Names on the hub or folders, separated by commas
     grid:Grid=_GRID,
-    score_col:text_as('COLUMN')=None, # Without labels: column with how similar two texts are (default: score, or none)
-    rows:Rows.exclude('task', 'texts', 'kind', data='Or a file of yours: csv, tsv, jsonl, parquet; txt has no labels')=_ROWS,
+    score_col:text_as('COLUMN')=None, # For a SentenceTransformer: column with how similar two texts are (default: score, or none)
+    rows:Rows.exclude('task', 'texts', data="Or a file of yours: csv, tsv, jsonl, parquet, conll, txt without labels, or a folder as BEIR's")=_ROWS,
     fit:Fit.exclude('seed', 'bf16')=_FIT,
     config:CompressConfig.exclude('budget', 'speedup', 'speed_engine', 'speed_batch', 'allocator',
         'seed')=CompressConfig(),
@@ -82,7 +88,8 @@ def sweep(
     """Fine-tune models, compress each to many budgets, measure and report; start it again to resume.
     Example: rank-bert-sweep --tasks sst2,rte --source GLUE --models FOLDER --budgets 0.5,0.3
     Example: rank-bert-sweep --data train.csv --label-col label --models FOLDER --dry-run
-    Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3"""
+    Example: rank-bert-sweep --data sentences.txt --models SENTENCE_TRANSFORMER --budgets 0.7,0.5,0.3
+    Example: rank-bert-sweep --data scifact --models SENTENCE_TRANSFORMER --budgets 0.5,0.3 --precision int8"""
     settings = dict(models=models, grid=grid, folder=out, fit=fit, config=config, latency=latency, runs=runs)
     if demo: from rank_bert.compare.demo import demo_sweep
     s = demo_sweep(out, runs=runs) if demo else _sweep_of(tasks, rows, score_col, **settings)

@@ -17,6 +17,7 @@ from fastcore import xml as H
 
 from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, of_embeddings, plot_divergence, plot_scores,
     score_baseline, series_styles, svg_element)
+from .choice import choice_section
 from .finding import cautions, finding
 from .page import html_page
 from .statistics import sweep_outputs, summarize_tested
@@ -130,6 +131,7 @@ def _panel_title(task, model, names):
 # %% ../../nbs/compare/report.ipynb #415defd5
 def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
     "Build the panels of score and divergence, with one legend, and say how we judge noise."
+    summary = summary[summary.kept.notna()] # of others we may not know it
     styles, groups = series_styles(summary), list(summary.groupby(['task', 'model'], sort=False))
     near = dict.fromkeys(score_baseline(g)[1] for _, g in groups if baseline_is_near(g))
     def line(s): return f'border-top: {s.width + .7:g}px {s.dash.replace("dashdot", "dashed")} {s.colour}'
@@ -202,9 +204,9 @@ def ranks_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
     return (H.H2('Rank of every layer'), H.P(_RANKS_NOTE, cls='soft'), *folds) if folds else ()
 
 # %% ../../nbs/compare/report.ipynb #380a65be
-_SHOWN = GROUP + ('kept bytes score score_error change change_error divergence tied changed upper flops latency_ms '
+_SHOWN = GROUP + ('kept bytes one_ms one_p95_ms texts_s score score_low score_high old_index score_error change change_error divergence tied changed upper flops latency_ms '
                   'latency_spread busy speedup seeds').split()
-_SHOWN_OF_RUNS = GROUP + ('seed kept bytes score divergence changed upper encoder_params flops_per_token latency_ms '
+_SHOWN_OF_RUNS = GROUP + ('seed kept bytes one_ms score divergence changed upper encoder_params flops_per_token latency_ms '
                           'latency_load seconds').split()
 
 def summary_table(summary:pd.DataFrame)->pd.DataFrame: # Without empty columns and, with one seed, without spreads
@@ -314,12 +316,14 @@ def report(
         question = f'How far can {names[df.model[0]]} shrink on {df.task[0]}?'
     title = title or question
     answers = ()
+    first = ()
     scores = ()
     numbers = ()
     if len(summary):
         found = [(o, *finding(g)) for o, g in summary.groupby(['task', 'model'], sort=False)]
         lines = (H.Li(_model_name(m, names), f' on {t}: ', H.B(answer)) for (t, m), answer, _ in found)
         answers = [H.Ul(*lines, cls='lead')] if len(found) > 1 else [H.P(found[0][1], cls='lead'), H.P(found[0][2])]
+        for _, g in summary.groupby(['task', 'model'], sort=False): first += choice_section(g, records, store.folder)
         scores = *scores_section(summary, names), *methods_section(df.recipe[df.recipe != 'dense'])
         numbers = (guarantees_section(records, names), ranks_section(df, records, names),
                    tables_section(df, summary, names))
@@ -333,7 +337,7 @@ def report(
     about = H.Div(*(H.Div(H.B(v), H.Span(name)) for v, name in facts), cls='facts')
     warn = H.Ul(*map(H.Li, notes), cls='warn', role='note') if notes else ''
     foot = f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'
-    page = html_page(title, H.Header(H.H1(title), *answers), warn, *scores, about, *numbers,
+    page = html_page(title, H.Header(H.H1(title), *answers), *first, warn, *scores, about, *numbers,
                      *failed_section(df, records, names), *settings_section(df, records, names), H.Footer(foot))
     with new_file(store.folder/'report.html') as tmp:
         tmp.write_text(page, encoding='utf-8')

@@ -250,7 +250,7 @@ def _run_pending(self:Runner, progress, log, workers):
             left = (time.perf_counter() - start)/step*max(0, total - step)
             (task, _, *words), outcome = run_words(run), f"FAILED, {res.get('error')}"
             if res['status'] == 'done':
-                outcome = f"{res['metric']} {cell_text('score', res['score'])}, kept {res['kept']:.3f}"
+                outcome = f"{res['metric']} {cell_text('score', res['score'])}" + (f", kept {res['kept']:.3f}" if 'kept' in res else '')
                 if res.get('reused'): outcome += f", reuses {', '.join(dict.fromkeys(res['reused']))}"
             log(f"{i} of {runs}{f', about {duration_text(left)} left' if left else ''}: "
                 f"{' '.join([task, names[run.model], *words])}: {outcome}")

@@ -28,6 +28,7 @@ from ..io import clear_unfinished, digest, expanded, json_object, json_text, new
 
 # %% ../../nbs/compare/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed recipe allocator budget', defaults=('dense', 'none', 1.))
+BESIDE = 'beside' # the allocator of a folder that nobody here made, whose place is the recipe
 
 # %% ../../nbs/compare/store.ipynb #be489fbd
 def short_names(
@@ -121,6 +122,7 @@ def _MS(x): return f'{x:,.0f} ms' if x >= 100 else f'{x:.3g} ms'
 _AMOUNT = partial(check_positive, zero=True)
 _TIME = partial(check_positive, zero=True, none=True)
 _DICT = partial(check_each, check=lambda value, name: None, kind=dict)
+_COUNTS = partial(check_each, check=check_count)
 _LINES = partial(check_each, check=check_text)
 _SETTINGS = partial(check_fields, fields=dict(latency_batch=check_count, latency_length=check_count))
 LAYER = dict(layer=partial(check_count, least=0), role=check_text, rank=partial(check_count, none=True),
@@ -137,11 +139,11 @@ SCHEMA = dict(
     seed=Field(partial(check_count, least=0), _BOTH, write=_G), recipe=Field(check_text, _BOTH),
     allocator=Field(check_text, _BOTH), budget=Field(check_fraction, _BOTH, write=_G),
     seeds=Field(mean=('score', 'count'), write=_G),
-    kept=Field(check_positive, mean=('kept', 'mean'), write=percent_text),
-    encoder_params=Field(check_count, mean=('encoder_params', 'mean'), write=_COUNT, title='encoder weights'),
-    total_params=Field(check_count, mean=('total_params', 'mean'), write=_COUNT, title='all parameters'),
+    kept=Field(check_positive, optional=True, mean=('kept', 'mean'), write=percent_text),
+    encoder_params=Field(check_count, optional=True, mean=('encoder_params', 'mean'), write=_COUNT, title='encoder weights'),
+    total_params=Field(check_count, optional=True, mean=('total_params', 'mean'), write=_COUNT, title='all parameters'),
     bytes=Field(check_count, mean=('bytes', 'mean'), write=_MB, title='on disk'),
-    flops_per_token=Field(check_count, write=_COUNT, title='FLOPs a token'),
+    flops_per_token=Field(check_count, optional=True, write=_COUNT, title='FLOPs a token'),
     flops=Field(mean=('flops', 'mean'), write=percent_text, title='FLOPs'),
     latency_ms=Field(_TIME, mean=('latency_ms', 'median'), write=_MS, title='latency'),
     latency_low=Field(mean=('latency_ms', 'min')), latency_high=Field(mean=('latency_ms', 'max')),
@@ -152,7 +154,14 @@ SCHEMA = dict(
     latency_threads=Field(_TIME, optional=True, write=_G), latency_batch=Field(write=_G),
     latency_length=Field(write=_G),
     speedup=Field(mean=('speedup', 'median'), write='{:.2f}×'.format),
+    one_ms=Field(_TIME, optional=True, mean=('one_ms', 'median'), write=_MS, title='one text'),
+    one_p95_ms=Field(_TIME, optional=True, mean=('one_p95_ms', 'median'), write=_MS, title='one text, 95th percentile'),
+    texts_s=Field(mean=('texts_s', 'median'), write='{:,.0f}'.format, title='texts a second'),
     metric=Field(check_text, mean=('metric', 'first')), score=Field(_check_score, mean=('score', 'mean'), write=_SCORE),
+    score_low=Field(_check_score, optional=True, mean=('score_low', 'min'), write=_SCORE, title='score, at least'),
+    score_high=Field(_check_score, optional=True, mean=('score_high', 'max'), write=_SCORE, title='score, at most'),
+    old_index=Field(_check_score, optional=True, mean=('old_index', 'mean'), write=_SCORE, title='with the old index'),
+    old_low=Field(_check_score, optional=True, mean=('old_low', 'min'), write=_SCORE, title='with the old index, at least'),
     sd=Field(mean=('score', 'std')), score_error=Field(column=False, write=_ERROR, title='95 %'),
     change=Field(mean=('change', 'mean'), write='{:+.4f}'.format), change_sd=Field(mean=('change', 'std')),
     change_error=Field(column=False, write=_ERROR, title='95 % of change'),
@@ -167,8 +176,8 @@ SCHEMA = dict(
     lr=Field(check_positive, optional=True, write=_G),
     error=Field(check_text, 'failed'), run=Field(), # from here on: what only the records hold
     traceback=Field(_LINES, 'failed', optional=True, column=False), settings=Field(_SETTINGS, _BOTH, column=False),
-    guarantee=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, column=False),
-    architecture=Field(_DICT, optional=True, column=False),
+    guarantee=Field(_DICT, optional=True, column=False), map=Field(_LAYERS, optional=True, column=False),
+    architecture=Field(_DICT, optional=True, column=False), lengths=Field(_COUNTS, optional=True, column=False),
     reused=Field(_LINES, optional=True, column=False), device=Field(check_text, column=False),
     threads=Field(check_count, column=False),
     versions=Field(partial(check_each, check=check_text, kind=dict), column=False))
@@ -376,9 +385,10 @@ def summarize(
     r = results[results.status == 'done']
     key = ['task', 'model', 'seed']
     dense = r[r.recipe == 'dense'].drop_duplicates(key).set_index(key).reindex(pd.MultiIndex.from_frame(r[key]))
-    r = r.reindex(columns=[*r, *(o for o in (*TIMES, 'bytes', 'divergence', 'changed', 'upper') if o not in r)])
+    more = *TIMES, *(k for k, f in SCHEMA.items() if f.optional and f.mean), 'bytes'
+    r = r.reindex(columns=[*r, *dict.fromkeys(o for o in more if o not in r)])
     def ref(c): return dense[c].to_numpy(dtype=float)
-    r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY,
+    r = r.assign(change=r.score - ref('score'), of_dense=r.score/ref('score'), busy=r.latency_load > BUSY, texts_s=1e3*r.get('latency_batch', np.nan)/r.latency_ms,
                  speedup=(r.latency_dense_ms/r.latency_ms).fillna(ref('latency_ms')/r.latency_ms),
                  flops=r.flops_per_token/ref('flops_per_token'))
     means = {k: f.mean for k, f in SCHEMA.items() if f.mean}
@@ -401,5 +411,7 @@ def summary_text(
         show['divergence'] = text('divergence')
     times = [o + ' *'*busy for o, busy in zip(text('latency_ms'), t.busy)]
     show |= {heading('flops'): text('flops'), heading('latency_ms'): times}
+    more = [k for k in 'bytes one_ms one_p95_ms texts_s score_low score_high changed old_index'.split() if t[k].notna().any()]
+    show |= {heading(k): text(k) for k in more}
     note = '\n* while other processes kept the machine busy' if t.busy.any() else ''
     return pd.DataFrame(show).to_string(index=False) + note

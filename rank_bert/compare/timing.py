@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np, torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
+from ..ship.check import opened
 from ..ship.export import in_engine
 from ..ship.onnx import TextGraph, to_onnx
 from ..models.encoder import Encoder
@@ -55,40 +56,56 @@ def busy_elsewhere()->float: # Seconds
     return (user + nice + system + sum(rest))/os.sysconf('SC_CLK_TCK') - time.process_time()
 
 # %% ../../nbs/compare/timing.ipynb #tim00013
-def _forward_pass(architecture, batch, length, device):
-    "Make a function that runs random token ids through a model of an architecture, in its engine."
-    hf = _random_like(architecture)
+def _prepared(architecture, device):
+    "Make two functions: one runs a model of an architecture in its engine, the other gives it texts of random tokens."
     engine = architecture.get('engine')
+    if folder := architecture.get('folder'):
+        p, _ = opened(folder)
+        return p._run_engine, lambda bs, n: {k: np.full((bs, n), int(k == 'attention_mask')) for k in p.settings['inputs']}
+    hf = _random_like(architecture)
     graph = TextGraph(hf)
-    x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(batch, length).items()}
-    if not engine:
-        return partial(hf.to(device), **{k: v.to(device) for k, v in x.items()})
-    return partial(in_engine(partial(to_onnx, graph), graph.outputs[0], *engine), {k: v.numpy() for k, v in x.items()})
+    def sample(bs, n):
+        x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(bs, n).items()}
+        return {k: v.numpy() if engine else v.to(device) for k, v in x.items()}
+    if engine: return in_engine(partial(to_onnx, graph), graph.outputs[0], *engine), sample
+    hf = hf.to(device)
+    return lambda x: hf(**x), sample
 
 # %% ../../nbs/compare/timing.ipynb #612acb81
+def map_calls(calls): return [timed_call(f) for f in calls]
+
 @torch.no_grad()
 def time_models(
-    architectures:dict, # Name -> from `architecture`; the first one is the dense model
+    architectures:dict, # Name -> from `architecture`, or with the `folder` of a model of others; the first one is the dense model
     batch:int=32, # Texts in a batch
     length:int=64, # Tokens in a text, without padding
     repeats:int=9, # Turns, after two to warm up
     progress:bool=False, # Show a progress bar?
+    lengths:list=(), # Tokens of texts that are timed one by one, too
 )->dict: # Name -> fields of a record; without those that do not start
     "Measure the latency of models in turns."
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
     state = torch.get_rng_state()
-    passes = {}
+    passes, ones = {}, {}
     for name, o in architectures.items():
-        try: passes[name] = _forward_pass(o, batch, length, device)
+        try:
+            run, sample = _prepared(o, device)
+            passes[name] = partial(run, sample(batch, length))
+            ones[name] = [partial(run, sample(1, n)) for n in lengths]
         except Exception as e: # whatever an engine raises: the other models are timed anyway
             if not passes or isinstance(e, OSError): raise # the dense one must start; a full disk ends the sweep
-            engine = '-'.join(o.get('engine') or ['PyTorch'])
+            engine = o.get('folder') or '-'.join(o.get('engine') or ['PyTorch'])
             warnings.warn(f"a model was not timed, since it did not start in {engine} ({type(e).__name__}: {e})")
     torch.set_rng_state(state)
     busy = busy_elsewhere()
     start = time.perf_counter()
     times = in_turns({k: partial(timed_call, f) for k, f in passes.items()}, repeats, 2, progress)
+    alone = in_turns({k: partial(map_calls, f) for k, f in ones.items()}, 3, 1, progress) if lengths else {}
     load = None if busy is None else max(0., (busy_elsewhere() - busy)/(time.perf_counter() - start))
     low, median, high = np.quantile(1000*np.array(list(times.values())), (.25, .5, .75), axis=1)
-    return {k: dict(latency_ms=b, latency_iqr_ms=c - a, latency_dense_ms=median[0], latency_load=load,
-                    latency_threads=torch.get_num_threads()) for k, a, b, c in zip(times, low, median, high)}
+    res = {k: dict(latency_ms=b, latency_iqr_ms=c - a, latency_dense_ms=median[0], latency_load=load,
+                   latency_threads=torch.get_num_threads()) for k, a, b, c in zip(times, low, median, high)}
+    for k, v in alone.items():
+        each = np.median(1000*np.array(v), axis=0) # of the turns of each text
+        res[k] |= dict(zip(('one_ms', 'one_p95_ms'), np.quantile(each, (.5, .95)).tolist()))
+    return res

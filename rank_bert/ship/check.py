@@ -26,7 +26,7 @@ from ..models.folder import as_saved, check_kind
 from ..models.kinds import KINDS, by_group
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
-from ..see.drops import SCORES, class_counts, class_extremes, spearman_drop, spearman_extremes, tested_score
+from ..see.drops import SCORES, class_counts, class_extremes, spearman, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
 from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
@@ -83,6 +83,7 @@ class Measure:
     data:np.ndarray # Changes `(rows,)` for a mean, or what a score of `SCORES` needs `(rows, numbers)`
     least:float=-1. # Of the changes
     drop:callable=None # Of `SCORES`; None for a mean
+    was:float=0. # Score of the dense model, for a mean
 
     def units(self, at, unit): # rows of a slice, and the number of the unit of each row -> one row a unit
         "Average the rows of each unit."
@@ -95,6 +96,13 @@ class Measure:
 
     def seen(self, data):
         return float(data.mean() if self.drop is None else self.drop(np.ones((1, len(data))), data)[0])
+
+    def dense(self):
+        "Score the dense model."
+        if self.drop is None: return float(self.was)
+        if self.drop is spearman_drop: return float(spearman(np.ones((1, len(self.data))), *self.data[:, :2].T)[0][0])
+        silent = self.data.reshape(len(self.data), -1, 5)*[1, 1, 1, 0, 0] # in the place of the small model, which then scores 0
+        return self.seen(silent.reshape(len(silent), -1))
 
     def unchanged(self, data):
         "Put the dense model in the place of the small one."
@@ -196,7 +204,7 @@ def class_measures(y, a, b, names)->dict: # Labels and decisions: `(texts,)` num
         return {k: Measure(counts, drop=SCORES[k]) for k in ('f1_micro', 'f1_macro')}
     counts = class_counts(*(np.eye(len(names))[o] for o in (y, a, b)))
     scored = ['f1']*(len(names) == 2) + ['f1_macro', 'matthews_correlation']
-    return dict(accuracy=Measure((a == y)*1. - (b == y))) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
+    return dict(accuracy=Measure((a == y)*1. - (b == y), was=(a == y).mean())) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
 
 # %% ../../nbs/ship/check.ipynb #chek0052
 def in_parts(ask, texts, progress, n=512)->list: # Of what a function of texts gives for each
@@ -236,7 +244,7 @@ def tag_measures(want, a, b, scored)->dict: # Tags of each text
     headed = has_heads({*chain(*want, *a, *b)})
     found = [[{tuple(o) for o in entities(tags, headed)} for tags in rows] for rows in (want, a, b)]
     counts = np.array([[len(y), len(s), len(s & y), len(t), len(t & y)] for y, s, t in zip(*found)], float)
-    return measures | dict(accuracy=Measure(np.subtract(*right)), f1=Measure(counts, drop=SCORES['f1_micro']))
+    return measures | dict(accuracy=Measure(np.subtract(*right), was=np.mean(right[0])), f1=Measure(counts, drop=SCORES['f1_micro']))
 
 def tag_answers(p, q, order, words, want, limits, bs, progress=False):
     "Compare taggers by words: whole texts, and the entities of each kind."
@@ -257,7 +265,7 @@ def tag_answers(p, q, order, words, want, limits, bs, progress=False):
 def query_measures(scores, changed)->dict: # of each query, by either model, and whether the first document is another
     "Measure how the scores of queries change."
     a, b = (pd.DataFrame(o) for o in scores)
-    return dict(changed=Measure(np.asarray(changed, float), 0.)) | {k: Measure((a[k] - b[k]).to_numpy().clip(-1, 1)) for k in a}
+    return dict(changed=Measure(np.asarray(changed, float), 0.)) | {k: Measure((a[k] - b[k]).to_numpy().clip(-1, 1), was=a[k].mean()) for k in a}
 
 def rank_answers(p, q, order, texts, grades, limits, bs, progress=False):
     "Compare rerankers by query."
@@ -291,6 +299,31 @@ def search_answers(p, q, task, limits, progress=False):
         changed.append(not torch.isfinite(b.max()) or bool(a.max() > a[b.argmax()] + 1e-6))
     queries = [task.queries[o] for o in task.qrels]
     return Answers(query_measures(scores, changed), queries, np.arange(len(queries))), _told(z[0][0], z[1][0], p.kind)
+
+# %% ../../nbs/ship/check.ipynb #chek0155
+def compare_answers(p, q, order, texts, y, limits, bs, progress=False):
+    "Compare two predictors by what they answer to texts, pairs or lists of words."
+    compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
+    return compare(p, q, order, texts, y, limits, bs, progress)
+
+Standing = namedtuple('Standing', 'dense small low high')
+
+def standings(
+    found:Answers, # From `compare_answers` or `search_answers`
+    confidence:float=.95, # Probability with which each bound holds, by itself
+)->dict: # Name of a score, or 'changed' -> `Standing`: scores of both models, and bounds of the small one's beside the dense one's
+    "Place each score of a small model between the bounds that a gate would compute."
+    numbers = {}
+    unit = np.array([numbers.setdefault(o, len(numbers)) for o in found.texts])
+    limits = Limits(max_changed=.5, confidence=confidence)
+    res = {}
+    for name, m in found.measures.items():
+        t = m.tested(m.units(np.arange(len(unit)), unit), .5, limits)
+        was = 0. if name == 'changed' else m.dense()
+        fell = m.seen(m.data)
+        if name == 'changed': res[name] = Standing(was, fell, t.lower, t.upper)
+        else: res[name] = Standing(was, was - fell, was - t.upper, was - t.lower)
+    return res
 
 # %% ../../nbs/ship/check.ipynb #chek0061
 def length_names(p, texts)->list: # Names of quarters
@@ -397,6 +430,50 @@ def tested_slices(slices, unit, limits)->list: # Rows of the table, without verd
     return rows
 
 # %% ../../nbs/ship/check.ipynb #chek0072
+@flatten
+def check(
+    dense, # Model whose place is taken: model, learner, `Predictor`, folder, ONNX file, or name on the hub
+    small, # Model of the same kind that shall take it
+    data, # File, table or list of texts, or a folder of a search task in BEIR's layout
+    limits:Limits,
+    text_cols:comma_list(str)=None, # Columns of the texts, one or two; default: found
+    label_col:str='label', # Column of the labels, for limits on scores
+    max_length:int=None, # Longest text in tokens; default: as each model says
+    kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
+    bs:int=1, # Texts at once for engines other than PyTorch: as they will be asked
+    progress:bool=False, # Show bars?
+)->Gate:
+    "Judge whether one model may replace another: in every slice, within every limit."
+    (p, first), (q, second) = (opened(o, max_length, kind) for o in (dense, small))
+    order = one_kind(p, q)
+    sizes = [32 if o.settings['engine'] == 'pytorch' else bs for o in (p, q)]
+    if is_search_folder(data):
+        with warnings.catch_warnings():
+            warnings.simplefilter('error', UserWarning)
+            try: task = read_search(data)
+            except UserWarning as e: raise ValueError(f'{e}; a gate leaves nothing out: take them out of the file') from None
+        table = read_file(expanded(data)/'queries.jsonl')
+        table = table.set_index(table['_id'].astype(str)).reindex([*task.qrels])
+        found, divergence = search_answers(p, q, task, limits, progress)
+        n, what = len(found.texts), 'queries'
+    else:
+        texts, y, table = read_for(p, data, limits, text_cols, label_col)
+        found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
+        n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
+    keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
+    numbers = {}
+    unit = np.array([numbers.setdefault(o, len(numbers)) for o in keys])
+    tested = tested_slices(slices_of(found, p, table, limits), unit, limits)
+    verdict = judged(tested, limits.confidence)
+    more = measured(q, found.texts if what == 'queries' and p.kind != 'ranking' else texts, second, limits)
+    if verdict != 'broken' and any(o['verdict'] == 'broken' for o in more): verdict = 'broken'
+    marked = digest(expanded(data)) if isinstance(data, (str, Path)) else texts_digest(found.texts)
+    about = dict(confidence=limits.confidence, units=len(numbers), unit=limits.unit or what, rows=n, dense=first, small=second, divergence=divergence,
+        data=dict(name=str(data) if isinstance(data, (str, Path)) else type(data).__name__, digest=marked), seed=limits.seed, limits=limits.asdict())
+    columns = 'by slice units limit allowed seen lower upper verdict note holds broken'.split()
+    return Gate(verdict, pd.DataFrame(tested + more)[columns], about)
+
+# %% ../../nbs/ship/check.ipynb #8fa3036e
 @flatten
 def check(
     dense, # Model whose place is taken: model, learner, `Predictor`, folder, ONNX file, or name on the hub

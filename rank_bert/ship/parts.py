@@ -19,6 +19,7 @@ from .engines import ENGINES
 from .export import check_exportable, check_ids, export
 from .runtime import Predictor
 from ..models.answers import KINDS
+from ..models.batches import are_texts
 from ..models.encoder import Encoder
 from ..shrink.recipe import Part
 
@@ -64,7 +65,9 @@ def _exported(engine, precision):
         out = Exported(to, precision)
         learn = step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (Encoder(step.job.dense).tokenizer, None)
-        made = export(new, tok, out.folder, to, precision, max_length=longest)
+        texts = step.job.data if are_texts(step.job.data) else None
+        made = export(new, tok, out.folder, to, precision, max_length=longest, texts=texts and texts[:256])
+        out.engine, out.precision = (made.settings[k] for k in ('engine', 'precision'))
         if KINDS[made.kind].method != 'encode':
             _answer_by(new, Predictor(out.folder, torch.get_num_threads()))
         return replace(step.result, model=new, exported=out)
@@ -74,6 +77,7 @@ def of_name(
     name:str, # Precision
 )->Part:
     "Make the part that exports in a precision, by default for the first engine that has it."
-    to = next(k for k, v in ENGINES.items() if name in v.precisions)
+    to = next((k for k, v in ENGINES.items() if name in v.precisions), 'auto')
     does = f'Export at {name}, and predict with the engine.'
+    if name == 'auto': does = 'Export in the engine and precision that are fastest here and agree with PyTorch.'
     return Part(name, _exported(to, name), last=True, check=_refuse, does=does)

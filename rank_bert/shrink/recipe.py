@@ -251,7 +251,7 @@ class Part:
 PARTS = Registry('part of a recipe', { # name -> `Part`; those of other modules are imported when you name them
     'rank_bert.shrink.words': 'words', 'rank_bert.shrink.embedding': 'table', 'rank_bert.shrink.heal': 'heal',
     'rank_bert.shrink.axes': 'axes',
-    'rank_bert.ship.parts': precisions,
+    'rank_bert.ship.parts': lambda: [*precisions(), 'auto'],
     'rank_bert.steer.parts': 'retune distil lora galore penalty projection switch layers'})
 
 def part(
