@@ -29,8 +29,8 @@ _DOCS = 'https://rank-bert.github.io/rank_bert/'
 FINDINGS = { # finding -> what it means for you, and the page that explains it
     'like noise': ('The spectrum shows nothing that was learned. Are they trained?', 'see/verdict.html#like-noise'),
     'can be truncated': ('A plain SVD to `energy_rank_90` halves them at least.', 'shrink/decompose.html'),
-    'saves little': ('A plain SVD costs much for what it saves. Pass texts to `compress`.', 'tutorials/shrink.html'),
-    'resists': ('At 90 % of the energy they would not be smaller. Pass texts to `compress`.', 'tutorials/shrink.html')}
+    'saves little': ('By energy, a plain SVD saves less than half of them. The loss may bear more: pass texts to `compress`.', 'tutorials/shrink.html'),
+    'resists': ('At 90 % of the energy they would not be smaller. The loss may bear more: pass texts to `compress`.', 'tutorials/shrink.html')}
 
 # %% ../../nbs/see/verdict.ipynb #20e7c69d
 @dataclass(repr=False)
