@@ -120,6 +120,7 @@ _RAISED = str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹')
 
 def divergence_unit(summary): # one metric
     "Say in what the divergence from the dense model is."
+    if summary.metric.iloc[0] in ('ndcg@10', 'spearman'): return 'half the squared distance'
     if not of_embeddings(summary): return 'nats a sentence'
     return '1 - cosine' if summary.metric.iloc[0] == 'neighbours' else 'squared error / squared length'
 

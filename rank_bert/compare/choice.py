@@ -32,7 +32,7 @@ def time_column(
 
 def choices(
     summary:pd.DataFrame, # From `summarize`, one task and model
-)->dict: # 'least loss', 'best trade', 'fastest' -> row; empty if nothing is faster than the dense model
+)->dict: # 'least loss', 'best trade', 'fastest' -> row, names of one row joined; empty if nothing is faster than the dense model
     "Choose three of the models that are faster than the dense one."
     time = time_column(summary)
     t = summary.dropna(subset=[time, 'score']).sort_values(time, kind='stable')
@@ -41,7 +41,10 @@ def choices(
     if not len(quick): return {}
     least = quick.sort_values('score', ascending=False, kind='stable').iloc[0] # of two as good, the faster
     keeps = quick[quick.score >= KEEP*dense.score.iloc[0]]
-    return {'least loss': least, 'best trade': keeps.iloc[0] if len(keeps) else least, 'fastest': quick.iloc[0]}
+    found = {}
+    for name, r in [('least loss', least), ('best trade', keeps.iloc[0] if len(keeps) else least), ('fastest', quick.iloc[0])]:
+        found.setdefault(r.name, ([], r))[0].append(name)
+    return {' and '.join(names): r for names, r in found.values()}
 
 # %% ../../nbs/compare/choice.ipynb #choi0021
 def shipped_as(
@@ -56,14 +59,15 @@ def row_name(
 )->str: # Such as 'kfac+refit+int8 at 0.5'
     "Name a model of a sweep."
     if r.allocator == BESIDE: return Path(r.recipe).name
+    if r.recipe == 'dense' or r.budget == 1 and '+' not in r.recipe and shipped_as(r.recipe): return f'dense {r.recipe}'.removesuffix(' dense')
     return r.recipe if r.budget == 1 else f'{r.recipe} at {r.budget:g}'
 
 def _look(r):
     "Choose marker, colour and label of a row."
     form = shipped_as(r.recipe)
-    if r.recipe == 'dense': return 'D', INK, 'dense'
+    if r.recipe == 'dense': return 'D', INK, row_name(r)
     if r.allocator == BESIDE: return '^', '#b65fc4', row_name(r)
-    if form and '+' not in r.recipe: return 's', '#858d9c', f'dense {form}' # the other rival
+    if form and '+' not in r.recipe: return 's', '#858d9c', row_name(r) # the other rival
     return 'o', '#2f7de0' if form else '#e07b39', f'{r.budget:g} {form}' if form else f'{r.budget:g}'
 
 def plot_trade(
@@ -121,11 +125,11 @@ def choice_text(
     "Name three choices in a sentence."
     time = time_column(summary)
     dense = summary[summary.recipe == 'dense']
-    def said(r): return f"{row_name(r)} ({r.metric} {r.score:.3f}, {cell_text(time, r[time])}, {cell_text('bytes', r.bytes)})"
-    picked = [f'{k}: {said(r)}' for k, r in choices(summary).items()]
+    def said(r): return f"({r.metric} {r.score:.3f}, {cell_text(time, r[time])}, {cell_text('bytes', r.bytes)})"
+    picked = [f'{k}: {row_name(r)} {said(r)}' for k, r in choices(summary).items()]
     if not picked: return ''
     text = '; '.join(picked)
-    return f'{text[0].upper()}{text[1:]}; dense: {said(dense.iloc[0])}.'
+    return f'{text[0].upper()}{text[1:]}; beside the dense model {said(dense.iloc[0])}.'
 
 def choice_section(
     summary:pd.DataFrame, # From `summarize`, one task and model

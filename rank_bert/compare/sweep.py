@@ -44,7 +44,7 @@ from ..train.learner import default_lr
 from ..train.match import check_labels
 from ..train.scores import score
 from ..train.tracking import tracker
-from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, flatten, option
+from ..settings import Fit, CompressConfig, Grid, Latency, Rows, Runs, existing_path, flatten, option
 
 # %% ../../nbs/compare/sweep.ipynb #swpform1
 def list_forms(
@@ -95,7 +95,7 @@ class Sweep(Runner):
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
             limits = limit if any(p.shrinks for p in parts) else CompressConfig()
             check_recipe(parts, limits, texts=True, labels=self._labels)
-        self.forms, self.beside = list_forms(grid.to, grid.precision), grid.beside
+        self.forms, self.beside = list_forms(grid.to, grid.precision), tuple(map(existing_path, grid.beside))
         if self.beside and self.tunes:
             raise ValueError(f"{option('beside')} is for models that are trained already: pass their texts as {option('data')}, and {option('epochs')} 0")
         self.seeds = check_several(grid.seeds, 'seeds', partial(check_count, name='seed', least=0))

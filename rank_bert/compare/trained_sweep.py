@@ -9,6 +9,7 @@ __all__ = []
 
 # %% ../../nbs/compare/trained_sweep.ipynb #e5b00003
 import time, warnings
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ..data.labels import Labels
 from ..data.search import is_search_folder, read_search
 from ..data.tables import (READERS, check_text_cols, draw_rows, find_text_cols, is_empty, name_first, read_data,
                                    read_file, read_tags, row_place, split_data, table_column)
-from .store import file_state, folder_state, settings_hash
+from .store import folder_state, settings_hash
 from .sweep import Sweep, gate_fields
 from ..io import digest, expanded
 from ..models.folder import as_saved
@@ -116,7 +117,7 @@ class TrainedSweep(Sweep):
         models, # Folders or names of models of one kind
         valid=None, # Texts to score on, or the fraction to set aside; default: a split of that name, else a fifth
         text_cols:str|list=None, # One or two columns of texts; default: those that hold text
-        score_col:str=None, # Column of labels, grades, or how similar two texts are; default: 'score' or 'label' if there is one
+        score_col:str=None, # Column of labels, grades, or how similar two texts are; default: 'label', or 'score' of pairs, if there is one
         kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
         n_train:int=None, # Rows to learn from at most, drawn by the seed; `n_samples` of their texts calibrate
         n_valid:int=2000, # Rows to score on at most, drawn by the seed
@@ -170,9 +171,12 @@ def _read(self:TrainedSweep, data, valid, text_cols, score_col):
     others = {} if named else text_tables(valid, tagged)
     first = next(iter(tables.values()))
     asked = score_col
-    score_col = score_col or next((o for o in (['tags'] if tagged else ['score', 'label']) if o in first), None)
-    if tagged and 'tokens' not in first: raise ValueError(f'a tagger reads words, and {data!r:.60} has no column tokens: pass a file of words and tags')
-    cols = ['tokens'] if tagged else check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
+    usual = 'tags' if tagged else 'score' if kind.embeds else 'label'
+    score_col = score_col or (usual if usual in first else None)
+    if tagged and 'tokens' not in first:
+        raise ValueError(f'a tagger reads words, and {data!r:.60} has no column tokens: pass a file of words and tags')
+    if tagged: cols = ['tokens']
+    else: cols = check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
     if kind.name == 'ranking' and (len(cols) < 2 or not score_col):
         raise ValueError(f'a reranker is scored on queries, candidates and grades: name the columns by {option("text_cols")} and {option("label_col")}')
     if kind.embeds and len(cols) < 2 and asked:
@@ -251,51 +255,59 @@ def _predictor(result):
     if isinstance(result, Predictor): return result
     return Predictor(result.exported.folder, torch.get_num_threads()) if result.exported else in_pytorch(result.model)
 
-def _of_angles(dense, z, kind, rows): # embeddings of the texts; None, or two columns of numbers of texts and their scores
-    "Measure what is left of embeddings."
-    res = dict(changed=Measure(changed_answers(dense, z, kind.name), 0.))
-    if rows is None: return res
-    (first, second), y = rows
-    a, b = (kind.pairwise(o[first], o[second]).numpy() for o in (dense, z))
-    return dict(spearman=Measure(np.column_stack([y, a, b]), drop=spearman_drop))
+def _pairs_of(sweep, seed, texts):
+    "Find the rows with a score among the texts: numbers of both texts, and the scores; None without any."
+    if not sweep.score_col: return None
+    rows = sweep.texts(seed)[2]
+    at = {o: i for i, o in enumerate(texts)}
+    return [[at[o] for o in rows[c]] for c in sweep.cols], rows[sweep.score_col]
+
+# Each measures two predictors: `Answers`, the headline, other scores and fields for the record, and the divergence
+def _measure_search(sweep, run, job, truth, small, result):
+    limits = Limits(max_changed=.5)
+    found, far = search_answers(truth, small, sweep.search, limits)
+    old, _ = search_answers(truth, small, sweep.search, replace(limits, side='queries'))
+    own = gate_fields(old, 'ndcg@10', sweep.config.confidence)
+    more = dict(old_index=own['score'], old_low=own['score_low'])
+    return found, 'ndcg@10', {f'{k}, old index': v for k, v in own['metrics'].items()}, more, far
+
+def _measure_vectors(sweep, run, job, truth, small, result):
+    kind, texts = sweep.kind, sweep.texts(run.seed)[1]
+    dense = job.cache.find('embeddings', None, lambda: encode_texts(job.dense, texts))
+    in_torch = result is None or small.settings['engine'] == 'pytorch' and not isinstance(result, Predictor)
+    z = dense if result is None else encode_texts(result.model, texts) if in_torch else torch.tensor(small.encode(texts))
+    metrics = compare_embeddings(dense, z, kind=kind.name)
+    far = metrics.get('divergence', 1 - metrics['cosine'])
+    if pairs := _pairs_of(sweep, run.seed, texts):
+        (first, second), y = pairs
+        a, b = (kind.pairwise(o[first], o[second]).numpy() for o in (dense, z))
+        found, metric = dict(spearman=Measure(np.column_stack([y, a, b]), drop=spearman_drop)), 'spearman'
+    else: found, metric = dict(changed=Measure(changed_answers(dense, z, kind.name), 0.)), None
+    n = len(next(iter(found.values())).data)
+    return Answers(found, [*range(n)], np.arange(n)), metric, metrics, {}, far
+
+def _measure_answers(sweep, run, job, truth, small, result):
+    scored, tolerance = bool(sweep.score_col), sweep.config.tolerance
+    counts = tolerance or sweep.kind.name != 'regression' or not scored # else every number is another one
+    limits = Limits(max_changed=.5 if counts else None, max_drop=dict(any=.5) if scored else None, tolerance=tolerance)
+    rows = sweep.texts(run.seed)[2].reset_index(drop=True)
+    texts, y, _ = read_for(truth, rows, limits, sweep.cols, sweep.score_col or 'label')
+    at_once = 32, 32 if small.settings['engine'] == 'pytorch' else 1 # as they will be asked
+    found, far = compare_answers(truth, small, one_kind(truth, small), texts, y, limits, at_once)
+    return found, _HEADLINES[sweep.kind.name] if scored else 'agreement', {}, {}, far
 
 @patch
 def _scores(self:TrainedSweep, run, job, result):
     "Compare the answers of a run's model with those of the dense one, as `check` does."
-    kind = self.kind
     truth = job.cache.find('truth', None, lambda: _remembering(in_pytorch(job.dense)))
-    small = truth if result is None else _remembering(_predictor(result))
-    limits, bs = Limits(max_changed=.5, max_drop={'any': .5}, tolerance=self.config.tolerance), (32, 1 if small.settings['engine'] != 'pytorch' else 32)
-    texts, metrics, more = [*self.search.queries.values()] if self.search else self.texts(run.seed)[1], {}, {}
-    if self.search:
-        (found, far), (old, _) = [search_answers(truth, small, self.search, o) for o in (limits, Limits(max_changed=.5, side='queries'))]
-        metric = 'ndcg@10'
-        more = gate_fields(old, metric, self.config.confidence)
-        more, metrics = dict(old_index=more['score'], old_low=more['score_low']), {f'{k}, old index': v for k, v in more['metrics'].items()}
-    elif kind.embeds:
-        rows = self.texts(run.seed)[2]
-        expected = job.cache.find('embeddings', None, lambda: encode_texts(job.dense, texts))
-        z = expected if result is None else torch.tensor(small.encode(texts)) if isinstance(result, Predictor) or result.exported else encode_texts(result.model, texts)
-        at = {o: i for i, o in enumerate(texts)}
-        scored = ([[at[o] for o in rows[c]] for c in self.cols], rows[self.score_col]) if self.score_col else None
-        measures = _of_angles(expected, z, kind, scored)
-        metrics = compare_embeddings(expected, z, kind=kind.name)
-        far = metrics.get('divergence', 1 - metrics['cosine'])
-        n = len(next(iter(measures.values())).data)
-        found, metric = Answers(measures, [*range(n)], np.arange(n)), 'spearman' if scored else None
-    else:
-        rows = self.texts(run.seed)[2].reset_index(drop=True)
-        if not self.score_col: limits = Limits(max_changed=.5, tolerance=self.config.tolerance)
-        elif kind.name == 'regression' and not limits.tolerance: limits = Limits(max_drop={'any': .5})
-        asked, y, _ = read_for(truth, rows, limits, self.cols, self.score_col or 'label')
-        found, far = compare_answers(truth, small, one_kind(truth, small), asked, y, limits, bs)
-        metric = _HEADLINES[kind.name] if self.score_col else 'agreement'
+    small = _remembering(_predictor(result)) if result else truth
+    measure = _measure_search if self.search else _measure_vectors if self.kind.embeds else _measure_answers
+    found, metric, metrics, more, far = measure(self, run, job, truth, small, result)
     res = gate_fields(found, metric, self.config.confidence)
-    if metric is None: res |= dict(metric=kind.neighbours.removeprefix('nearest '), score=metrics['neighbours'])
+    if metric is None: res |= dict(metric=self.kind.neighbours.removeprefix('nearest '), score=metrics['neighbours'])
     res['metrics'] |= metrics
-    if result is None:
-        words = kind.tokens
-        some = truth.tokenizer.encode_batch([*texts[:50]], is_pretokenized=words)
-        more['lengths'] = [len(o.ids) for o in some]
-    elif far is not None: more['divergence'] = max(0., far)
-    return res | more
+    if result: return res | more | (dict(divergence=max(0., far)) if far is not None else {})
+    texts = [*self.search.queries.values()] if self.search else self.texts(run.seed)[1]
+    some = truth.tokenizer.encode_batch(texts[:50], is_pretokenized=self.kind.tokens)
+    more = {k: v for k, v in more.items() if k == 'old_index'} # others are bounded beside it
+    return {k: res[k] for k in ('metric', 'score', 'metrics')} | more | dict(lengths=[len(o.ids) for o in some])
