@@ -163,8 +163,8 @@ def open_source(
     enc = Encoder(model)
     act = check_exportable(enc)
     pairs = is_a(model, 'CrossEncoder') or enc.kind == 'ranking'
-    if not getattr(tokenizer, 'is_fast', False):
-        raise TypeError(f'export needs the fast tokenizer of the model, got {type(tokenizer).__name__}')
+    if tokenizer is None: raise TypeError(f'{type(model).__name__} came without a tokenizer: set its attribute `tokenizer`, or pass a folder or a learner')
+    if not tokenizer.is_fast: raise TypeError(f'{type(tokenizer).__name__} is slow, and a graph needs a fast tokenizer: save the model with that of AutoTokenizer')
     if tokenizer.pad_token_id is None: raise ValueError('the tokenizer has no pad token: set one, as in training')
     check_whole(enc)
     config = enc.base.config.to_dict()
