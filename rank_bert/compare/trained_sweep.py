@@ -135,6 +135,9 @@ class TrainedSweep(Sweep):
             raise ValueError(f'{next(iter(kinds))} is for {self.kind.name}, and {other} for {kinds[other]}: pass models of one kind')
         if is_search_folder(data) and not self.kind.embeds:
             raise ValueError(f'{data} is a search task, and {next(iter(found))} is no SentenceTransformer: pass other {option("models")}')
+        own = dict(valid=valid, text_cols=text_cols, score_col=score_col, n_train=n_train)
+        if is_search_folder(data) and (given := [k for k, v in own.items() if v]):
+            raise ValueError(f'{option(given[0])} is about rows, and {data} is a search task, scored on all of its queries: leave it out')
         self._read(data, valid, text_cols, score_col)
         one_file = isinstance(data, (str, Path))
         self.source = str(data) if one_file else 'texts'
