@@ -9,6 +9,7 @@ __all__ = []
 
 # %% ../../nbs/compare/choice.ipynb #choi0003
 from dataclasses import fields
+from itertools import cycle
 from pathlib import Path
 from shlex import quote
 
@@ -81,11 +82,12 @@ def plot_trade(
     best = t[t.score > t.score.cummax().shift(fill_value=-np.inf)]
     ax.step([*best[time], t[time].max()], [*best.score, best.score.iloc[-1]], where='post', color=INK, lw=1.2, alpha=.5, zorder=1)
     sizes = 25 + 200*(t.bytes/t.bytes.max()).fillna(0)
-    for r, x, size in zip(t.itertuples(), t[time], sizes):
+    heights = cycle((-13, 5, 17)) # of labels, so that neighbours do not cover each other
+    for r, x, size, height in zip(t.itertuples(), t[time], sizes, heights):
         marker, colour, label = _look(r)
         if pd.notna(r.score_low): ax.vlines(x, r.score_low, r.score_high, color=colour, lw=1.2, alpha=.35, zorder=2)
         ax.scatter(x, r.score, size, marker=marker, color=colour, alpha=.85, lw=0, zorder=3)
-        ax.annotate(label, (x, r.score), (7, 5), textcoords='offset points', fontsize=9, color=INK, parse_math=False)
+        ax.annotate(label, (x, r.score), (7, height), textcoords='offset points', fontsize=9, color=INK, parse_math=False)
     ax.margins(.12)
     ax.set_xlim(left=0)
     ax.set_xlabel('ms for one text' if time == 'one_ms' else 'ms a batch')

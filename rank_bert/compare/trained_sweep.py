@@ -10,6 +10,7 @@ __all__ = []
 # %% ../../nbs/compare/trained_sweep.ipynb #e5b00003
 import time, warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from pathlib import Path
 
@@ -157,38 +158,45 @@ class TrainedSweep(Sweep):
 @patch
 def _read(self:TrainedSweep, data, valid, text_cols, score_col):
     "Read the rows to learn from and those to score on, and find their columns."
-    kind, tagged, self.search = self.kind, self.kind.tokens, None
-    self.asked = 'given'
+    self.search, self.asked, self.cols, self.score_col = None, 'given', ['text'], None
     if is_search_folder(data):
         task = read_search(data)
         self.search = task._replace(qrels={k: v for k, v in task.qrels.items() if v}) # queries without any cannot lose
-        self.data, self.cols, self.score_col = str(data), ['text'], None
+        self.data = str(data)
         self.files = digest(expanded(data))
         return
+    tagged = self.kind.tokens
     tables = text_tables(data, tagged)
     splits = isinstance(valid, (str, list, tuple)) and all(isinstance(o, str) and o in tables for o in listify(valid))
     named = valid is None or isinstance(valid, Real) or splits
     others = {} if named else text_tables(valid, tagged)
-    first = next(iter(tables.values()))
-    asked = score_col
-    usual = 'tags' if tagged else 'score' if kind.embeds else 'label'
-    score_col = score_col or (usual if usual in first else None)
-    if tagged and 'tokens' not in first:
-        raise ValueError(f'a tagger reads words, and {data!r:.60} has no column tokens: pass a file of words and tags')
-    if tagged: cols = ['tokens']
-    else: cols = check_text_cols(text_cols, score_col) if text_cols else find_text_cols(first, listify(score_col))
-    if kind.name == 'ranking' and (len(cols) < 2 or not score_col):
-        raise ValueError(f'a reranker is scored on queries, candidates and grades: name the columns by {option("text_cols")} and {option("label_col")}')
-    if kind.embeds and len(cols) < 2 and asked:
-        raise ValueError(f'score_col names a score of two texts, and {cols[0]!r} is one column: give two text_cols')
-    if kind.embeds and len(cols) < 2: score_col = None
-    self.cols, self.score_col = cols, score_col
+    self._find_columns(next(iter(tables.values())), text_cols, score_col)
     if not tagged:
-        tables, others = ({k: _with_texts(t, cols, score_col, k, kind.embeds) for k, t in o.items()} for o in (tables, others))
-    self.tables, self.valid, self.asked = tables, others or valid, valid if named else 'given'
+        of = partial(_with_texts, cols=self.cols, score_col=self.score_col, numbers=self.kind.embeds)
+        tables, others = ({k: of(t, split=k) for k, t in o.items()} for o in (tables, others))
+    self.tables, self.valid = tables, others or valid
+    if named: self.asked = valid
     rows = {k: t.values.tolist() for o in (tables, others) for k, t in o.items()}
     self.files = settings_hash([*rows.items()])
 
+@patch
+def _find_columns(self:TrainedSweep, table, text_cols, score_col):
+    "Find the columns of texts and of what they are scored by; raise `ValueError` if one is missing."
+    kind = self.kind
+    usual = 'tags' if kind.tokens else 'score' if kind.embeds else 'label'
+    self.score_col = score_col or (usual if usual in table else None)
+    if kind.tokens:
+        self.cols = ['tokens']
+        if 'tokens' not in table: raise ValueError('a tagger reads words: pass a file of words and tags, or a table with the columns tokens and tags')
+    else: self.cols = check_text_cols(text_cols, self.score_col) if text_cols else find_text_cols(table, listify(self.score_col))
+    alone = len(self.cols) < 2
+    if kind.name == 'ranking' and (alone or not self.score_col):
+        raise ValueError(f'a reranker is scored on queries, candidates and grades: name the columns by {option("text_cols")} and {option("label_col")}')
+    if kind.embeds and alone:
+        if score_col: raise ValueError(f'score_col names a score of two texts, and {self.cols[0]!r} is one column: give two text_cols')
+        self.score_col = None
+
+# %% ../../nbs/compare/trained_sweep.ipynb #trswlab1
 @patch
 def _check_labels(self:TrainedSweep, config):
     "Raise `ValueError` for labels that a model does not know."
@@ -255,6 +263,7 @@ def _predictor(result):
     if isinstance(result, Predictor): return result
     return Predictor(result.exported.folder, torch.get_num_threads()) if result.exported else in_pytorch(result.model)
 
+# %% ../../nbs/compare/trained_sweep.ipynb #trswm002
 def _pairs_of(sweep, seed, texts):
     "Find the rows with a score among the texts: numbers of both texts, and the scores; None without any."
     if not sweep.score_col: return None
@@ -296,6 +305,7 @@ def _measure_answers(sweep, run, job, truth, small, result):
     found, far = compare_answers(truth, small, one_kind(truth, small), texts, y, limits, at_once)
     return found, _HEADLINES[sweep.kind.name] if scored else 'agreement', {}, {}, far
 
+# %% ../../nbs/compare/trained_sweep.ipynb #trswm003
 @patch
 def _scores(self:TrainedSweep, run, job, result):
     "Compare the answers of a run's model with those of the dense one, as `check` does."
