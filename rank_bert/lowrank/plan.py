@@ -174,39 +174,51 @@ def own_configs(
         if isinstance(getattr(m, 'config', None), PreTrainedConfig):
             m.config = copy.deepcopy(m.config, memo)
 
+# %% ../../nbs/lowrank/plan.ipynb #planmet1
+def met_again(
+    enc:nn.Module, # Encoder
+)->dict: # Name -> its first name, of each module with parameters that hangs at two places
+    "Find modules that are used twice; what is inside of one is not named again."
+    first, again = {}, {}
+    for n, m in enc.named_modules(remove_duplicate=False):
+        twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
+        if twice and next(m.parameters(), None) is not None: again[n] = first[m]
+    return again
+
+# %% ../../nbs/lowrank/plan.ipynb #planwrt1
+def write_config(
+    enc:nn.Module, # Encoder
+    record:dict, # What its configs shall hold, or None to take it out
+):
+    "Write how a model is quantised into the config of each transformers model in it."
+    from transformers import PreTrainedModel # takes seconds to import
+    parts = [m for m in enc.modules() if isinstance(m, PreTrainedModel)]
+    for m in parts: # what transformers does to weights before it writes them has no meaning for factors
+        if record: m._weight_conversions = []
+        elif vars(m).get('_weight_conversions') == []: del m._weight_conversions
+    for cfg in {id(m.config): m.config for m in parts}.values():
+        if record and not any(hasattr(vars(c).get('save_pretrained'), '_before') for c in type(cfg).__mro__):
+            raise ImportError(f'rank_bert has no hook in {type(cfg).__name__} of this transformers, so what you save '
+                'would open elsewhere with random weights: update rank_bert, or install another transformers')
+        if record: cfg.quantization_config = dict(record)
+        elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
+
+# %% ../../nbs/lowrank/plan.ipynb #planrec1
 def record_plan(
     model:nn.Module, # A transformers model, or any module that contains one
 )->dict: # The plan that was written
     "Write the rank plan, and the attention heads and neurons that differ, into the config of a model."
-    from transformers import PreTrainedModel # takes seconds to import
     view = Encoder(model)
-    plan = plan_of(model)
-    first = {}
-    again = {}
-    blocks = next((m.sizes for m in view.base.modules() if isinstance(m, BlockEmbedding)), None)
-    sizes = dict(heads=view.pruned_heads, neurons=view.pruned_neurons, blocks=blocks)
     enc = view.base
+    plan = plan_of(model)
+    blocks = next((m.sizes for m in enc.modules() if isinstance(m, BlockEmbedding)), None)
+    sizes = dict(heads=view.pruned_heads, neurons=view.pruned_neurons, blocks=blocks)
     sizes = {k: v for k, v in sizes.items() if v}
-    for n, m in enc.named_modules(remove_duplicate=False) if plan or sizes else ():
-        twice = first.setdefault(m, n) != n and not any(n.startswith(f'{b}.') for b in again)
-        if twice and next(m.parameters(), None) is not None:
-            again[n] = first[m]
+    again = met_again(enc) if plan or sizes else {}
     if again or '_tied_weights_keys' in vars(enc): declare_tied(enc, again)
-    if again:
-        sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
+    if again: sizes['tied'] = {view.short_name(b): view.short_name(a) for b, a in again.items()}
     own_configs(enc)
-    record = dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes)
-    parts = [m for m in enc.modules()
-        if isinstance(m, PreTrainedModel)]
-    for m in parts: # what transformers does to weights before it writes them has no meaning for factors
-        if plan or sizes: m._weight_conversions = []
-        elif vars(m).get('_weight_conversions') == []: del m._weight_conversions
-    for cfg in {id(m.config): m.config for m in parts}.values():
-        if (plan or sizes) and not any(hasattr(vars(c).get('save_pretrained'), '_before') for c in type(cfg).__mro__):
-            raise ImportError(f'rank_bert has no hook in {type(cfg).__name__} of this transformers, so what you save '
-                'would open elsewhere with random weights: update rank_bert, or install another transformers')
-        if plan or sizes: cfg.quantization_config = dict(record)
-        elif hasattr(cfg, 'quantization_config'): del cfg.quantization_config
+    write_config(enc, dict(quant_method=METHOD, version=VERSION, plan=plan, **sizes) if plan or sizes else None)
     return plan
 
 # %% ../../nbs/lowrank/plan.ipynb #d56b7289

@@ -212,13 +212,16 @@ def in_parts(ask, texts, progress, n=512)->list: # Of what a function of texts g
     bar = tqdm(range(0, len(texts), n), 'answering', leave=False, disable=not progress)
     return [row for i in bar for row in ask(texts[i:i + n])]
 
+def pair_similarity(p, pairs, bs): # -> `(pairs, 1)`
+    "Compute how similar the two texts of each pair are."
+    z = [torch.as_tensor(p.encode(texts, bs)) for texts in map(list, zip(*pairs))]
+    return KINDS[p.kind].pairwise(*z).numpy()[:, None]
+
 def text_answers(p, q, order, texts, y, limits, bs, progress=False)->tuple: # `Answers` and their divergence
     "Compare classes, numbers or embeddings."
     kind, names = KINDS[p.kind], {}
-    pairs = kind.embeds and isinstance(texts[0], tuple)
-    if pairs: # how similar they are
-        a, b = ([o.encode([t[i] for t in texts], n) for i in (0, 1)] for o, n in zip((p, q), bs))
-        a, b = (kind.pairwise(*map(torch.as_tensor, o)).numpy()[:, None] for o in (a, b))
+    if kind.embeds and isinstance(texts[0], tuple):
+        a, b = (pair_similarity(o, texts, n) for o, n in zip((p, q), bs))
         kind = KINDS['regression']
     else: a, b = (np.stack(in_parts(partial(o.outputs, bs=n), texts, progress)) for o, n in zip((p, q), bs))
     if kind.labelled: b = b[:, order]
@@ -360,26 +363,31 @@ def slices_of(found, p, table, limits)->list: # (by, name, rows, measures)
     return res
 
 # %% ../../nbs/ship/check.ipynb #chek0062
-def read_for(p, data, limits, text_cols, label)->tuple: # Texts, labels (None without a need for them), table
-    "Read texts or words, and labels where a limit needs them."
-    scored = bool(limits.max_drop) or 'label' in limits.by
-    path = isinstance(data, (str, Path))
-    if isinstance(data, (list, tuple)): data = dict(tokens=data) if p.kind == 'token_classification' else dict(text=data)
-    if p.kind == 'token_classification' and path:
+def read_table(data)->pd.DataFrame:
+    "Read rows; raise `ValueError` where there are none, or splits to choose from."
+    splits = read_data(expanded(data) if isinstance(data, (str, Path)) else data)
+    if len(splits) > 1: raise ValueError(f'the data has the splits {", ".join(splits)}: pass one of them')
+    table, = splits.values()
+    if not len(table): raise ValueError('the data has no rows')
+    return table
+
+def read_words(p, data, scored)->tuple: # Words, tags (None without a need for them), table
+    "Read what a tagger reads: a file of words and tags, or rows with columns `tokens` and `tags`."
+    if isinstance(data, (str, Path)):
         words, tags = read_tags(data)
-        table = read_file(data) if Path(data).suffix.lower() in ('.jsonl', '.json', '.parquet') else pd.DataFrame(index=range(len(words)))
+        columns = Path(data).suffix.lower() in ('.jsonl', '.json', '.parquet')
+        table = read_file(data) if columns else pd.DataFrame(index=range(len(words)))
         table.attrs['file'] = str(data)
     else:
-        splits = read_data(expanded(data) if path else data)
-        if len(splits) > 1: raise ValueError(f'the data has the splits {", ".join(splits)}: pass one of them')
-        table, = splits.values()
-        if not len(table): raise ValueError('the data has no rows')
-        if p.kind == 'token_classification':
-            words = table_column(table, 'tokens')
-            tags = table_column(table, 'tags') if scored else None
-    if p.kind == 'token_classification':
-        if tags is not None: check_kinds(tags, p.labels, table.attrs.get('file', 'the data'))
-        return [tuple(o) for o in words], tags, table
+        table = read_table(dict(tokens=data) if isinstance(data, (list, tuple)) else data)
+        words = table_column(table, 'tokens')
+        tags = table_column(table, 'tags') if scored else None
+    if tags is not None: check_kinds(tags, p.labels, table.attrs.get('file', 'the data'))
+    return [tuple(o) for o in words], tags, table
+
+def read_texts(p, data, scored, limits, text_cols, label)->tuple: # Texts or pairs, labels (None without a need for them), table
+    "Read texts, and labels where a limit needs them."
+    table = read_table(dict(text=data) if isinstance(data, (list, tuple)) else data)
     if scored: check_columns(table, [label], own=True)
     columns = [o for o in (*limits.by, limits.unit) if o and o not in ('answer', 'label', 'length')]
     check_columns(table, columns)
@@ -391,6 +399,12 @@ def read_for(p, data, limits, text_cols, label)->tuple: # Texts, labels (None wi
     y = Labels(table, label, None, p.labels or None, not p.labels or None).encode(table) if scored else None
     texts = [table_column(table, c) for c in cols]
     return texts[0] if len(texts) == 1 else [*zip(*texts)], y, table
+
+def read_for(p, data, limits, text_cols, label)->tuple: # As `read_words` and `read_texts`
+    "Read texts or words, and labels where a limit needs them."
+    scored = bool(limits.max_drop) or 'label' in limits.by
+    if p.kind == 'token_classification': return read_words(p, data, scored)
+    return read_texts(p, data, scored, limits, text_cols, label)
 
 # %% ../../nbs/ship/check.ipynb #chek0071
 def measured(p, texts, about, limits)->list: # Rows like those of slices
@@ -459,51 +473,6 @@ def check(
     else:
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
         found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
-        n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
-    keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
-    numbers = {}
-    unit = np.array([numbers.setdefault(o, len(numbers)) for o in keys])
-    tested = tested_slices(slices_of(found, p, table, limits), unit, limits)
-    verdict = judged(tested, limits.confidence)
-    more = measured(q, found.texts if what == 'queries' and p.kind != 'ranking' else texts, second, limits)
-    if verdict != 'broken' and any(o['verdict'] == 'broken' for o in more): verdict = 'broken'
-    marked = digest(expanded(data)) if isinstance(data, (str, Path)) else texts_digest(found.texts)
-    about = dict(confidence=limits.confidence, units=len(numbers), unit=limits.unit or what, rows=n, dense=first, small=second, divergence=divergence,
-        data=dict(name=str(data) if isinstance(data, (str, Path)) else type(data).__name__, digest=marked), seed=limits.seed, limits=limits.asdict())
-    columns = 'by slice units limit allowed seen lower upper verdict note holds broken'.split()
-    return Gate(verdict, pd.DataFrame(tested + more)[columns], about)
-
-# %% ../../nbs/ship/check.ipynb #8fa3036e
-@flatten
-def check(
-    dense, # Model whose place is taken: model, learner, `Predictor`, folder, ONNX file, or name on the hub
-    small, # Model of the same kind that shall take it
-    data, # File, table or list of texts, or a folder of a search task in BEIR's layout
-    limits:Limits,
-    text_cols:comma_list(str)=None, # Columns of the texts, one or two; default: found
-    label_col:str='label', # Column of the labels, for limits on scores
-    max_length:int=None, # Longest text in tokens; default: as each model says
-    kind:str=None, # What their one output is: 'ranking' or 'regression'; default: as the folders say
-    bs:int=1, # Texts at once for engines other than PyTorch: as they will be asked
-    progress:bool=False, # Show bars?
-)->Gate:
-    "Judge whether one model may replace another: in every slice, within every limit."
-    (p, first), (q, second) = (opened(o, max_length, kind) for o in (dense, small))
-    order = one_kind(p, q)
-    sizes = [32 if o.settings['engine'] == 'pytorch' else bs for o in (p, q)]
-    if is_search_folder(data):
-        with warnings.catch_warnings():
-            warnings.simplefilter('error', UserWarning)
-            try: task = read_search(data)
-            except UserWarning as e: raise ValueError(f'{e}; a gate leaves nothing out: take them out of the file') from None
-        table = read_file(expanded(data)/'queries.jsonl')
-        table = table.set_index(table['_id'].astype(str)).reindex([*task.qrels])
-        found, divergence = search_answers(p, q, task, limits, progress)
-        n, what = len(found.texts), 'queries'
-    else:
-        texts, y, table = read_for(p, data, limits, text_cols, label_col)
-        compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
-        found, divergence = compare(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
     numbers = {}

@@ -195,6 +195,22 @@ def run(self:Healing, minutes, steps, progress):
             self.stopped = True
             warnings.warn(f"interrupted: heal ends after {self.step:,} steps, with the weights so far")
 
+# %% ../../nbs/shrink/heal.ipynb #healrow1
+def rows_to_heal(
+    dense, small, texts, # As for `heal`
+    holdout, # Texts to set aside
+    known, # Their checksums instead, or None
+    seed, # For pieces of long texts
+)->tuple: # Rows to learn from, and rows set aside
+    "Split texts, and cut long ones for an encoder: short texts take fewer seconds a step."
+    rows = list(each_text(batches_from(small, texts)))
+    if len(rows) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {len(rows)}")
+    parts = judges(rows, holdout, known)
+    if not (Encoder(dense).embeds and are_texts(texts) and isinstance(texts[0], str)):
+        return tuple([rows[i] for i in o] for o in parts)
+    cut = [pieces([texts[i] for i in o], seed, o is parts[0], Encoder(dense).prompts.values()) for o in parts]
+    return tuple(list(each_text(batches_from(small, o))) for o in cut)
+
 # %% ../../nbs/shrink/heal.ipynb #d71dd9ca
 @torch.inference_mode(False)
 def heal(
@@ -222,13 +238,7 @@ def heal(
     for m in (dense, small): finite_weights(m)
     if half := {p.dtype for p in small.parameters() if p.is_floating_point()} - {torch.float32, torch.float64}:
         raise ValueError(f"heal trains in float32, and this model is in {min(map(str, half))}: pass small.float()")
-    rows = list(each_text(batches_from(small, texts := check_data(texts, Encoder(small).kind))))
-    parts = judges(rows, holdout, known)
-    learn, apart = ([rows[i] for i in o] for o in parts)
-    if Encoder(dense).embeds and are_texts(texts) and isinstance(texts[0], str): # short texts take fewer seconds a step
-        cut = [pieces([texts[i] for i in o], seed, o is parts[0], Encoder(dense).prompts.values()) for o in parts]
-        learn, apart = (list(each_text(batches_from(small, o))) for o in cut)
-    if (n := len(rows)) < 4: raise ValueError(f"heal needs at least 4 texts, to train on and to set aside, got {n}")
+    learn, apart = rows_to_heal(dense, small, check_data(texts, Encoder(small).kind), holdout, known, seed)
     held = [{k: v[None] for k, v in x.items()} for x, _ in apart]
     healing = Healing(dense, small, learn, lr, bs, seed, tokens)
     before = loss_increase(dense, small, held)

@@ -372,6 +372,22 @@ def parse(
     return parts
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec028
+def check_limit(
+    parts:list, # From `parse`
+    limit:str, # Of a `CompressConfig`, or None
+    shrinking:list, # Names of the parts that keep to a budget
+):
+    "Raise `ValueError` if the parts cannot keep to a limit."
+    if limit == 'max_loss_increase':
+        if odd := [(p.chooses or [p.name])[-1] for p in parts if p.shrinks and not p.predicts]:
+            raise ValueError(f"{option(limit)} is a loss in nats, which {odd[0]} does not predict: take kfac, "
+                f"or pass a {option('budget')}")
+        if len(shrinking) > 1:
+            raise ValueError(f"{shrinking[1]} cannot tell the loss in advance: pass a {option('budget')}")
+    if limit in ('max_changed', 'speedup') and not shrinking:
+        raise ValueError(f"{option(limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps "
+            "to one: add a part that does, such as kfac")
+
 def check_recipe(
     parts:list, # From `parse`
     config:CompressConfig, # With the limit
@@ -391,15 +407,7 @@ def check_recipe(
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
-    if config.limit == 'max_loss_increase':
-        if odd := [(p.chooses or [p.name])[-1] for p in parts if p.shrinks and not p.predicts]:
-            raise ValueError(f"{option(config.limit)} is a loss in nats, which {odd[0]} does not predict: take kfac, "
-                f"or pass a {option('budget')}")
-        if len(shrinking) > 1:
-            raise ValueError(f"{shrinking[1]} cannot tell the loss in advance: pass a {option('budget')}")
-    if config.limit in ('max_changed', 'speedup') and not shrinking:
-        raise ValueError(f"{option(config.limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps "
-            "to one: add a part that does, such as kfac")
+    check_limit(parts, config.limit, shrinking)
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec029
 def planned(
