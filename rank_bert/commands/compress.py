@@ -141,7 +141,7 @@ def _say_compressed(done, scores, size, out, dense, remote_code):
     say(str(done))
     if blocks := done.embedding_rank:
         blocks = [[None, blocks]] if isinstance(blocks, int) else blocks # words, rank
-        say('word embedding: ' + ', '.join(f'{n:,} words '*bool(n) + (f'at rank {r}' if r else 'dense')
+        say('word embedding: ' + ', '.join((f'{n:,} words ' if n else '') + (f'at rank {r}' if r else 'dense')
             for n, r in blocks))
     for k in scores['after'] or {}: say(f"{k}: {scores['before'][k]:.4f} -> {scores['after'][k]:.4f}", result=True)
     say(f'saved in {out}: {new.weight_bytes/1e6:.2f} MB, was {size/1e6:.2f} MB')

@@ -142,8 +142,9 @@ def choice_section(
     picked = choices(summary)
     if not picked: return ()
     def line(r):
-        same = [o for o in records.values() if all(o.get(k) == r[k] for k in ('task', 'model', 'recipe', 'allocator', 'budget'))]
-        return make_line(r, same[0], folder)
+        own = (o for o in records.values() if all(o.get(k) == r[k] for k in ('task', 'model', 'recipe', 'allocator', 'budget')))
+        record = next(own, None) # a damaged one says '0.5' where the table has .5
+        return make_line(r, record, folder) if record else ''
     rows = [o for k, r in picked.items() for o in (H.Dt(k), H.Dd(H.Code(line(r))))]
     metric = str(summary.metric.iloc[0]).replace('_', ' ')
     how = (f'Of the models that are faster than the dense one: the best score, the fastest that keeps {100*KEEP:g} % of the score, and the '
