@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/cli.html.md"""
 __all__ = []
 
 # %% ../nbs/cli.ipynb #da6e62b5
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 
@@ -32,26 +33,36 @@ def analyze(
     csv:text_as('FILE')=None, # Write the table to this file as well
     plot:text_as('FILE')=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
+    speed:bool=False, # Time the model instead, in every engine and precision that is installed: about a minute for six layers
     overwrite:bool=False, # Replace files that are there already?
-): # Data frame, as from `rank_report`
-    """Measure the rank of every linear layer of an encoder.
-    Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra"""
+): # Data frame, as from `rank_report`, or `compare_speed`
+    """Measure the rank of every linear layer of an encoder, or how fast this machine is with it.
+    Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra
+    Example: rank-bert-analyze tuned --speed"""
     folder.check()
+    if speed and plot: raise ValueError('--plot draws ranks, and --speed times the model: leave out one of them')
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     from rank_bert.io import check_new, new_file
     from rank_bert.models.opener import open_model
     from rank_bert.see.metrics import plot_ranks, plot_spectra, rank_report
     files = [check_new(o, overwrite, folder=False) for o in (csv, plot) if o]
-    model = open_model(folder, tokenizer=False).model
-    table = rank_report(model)
+    if speed:
+        from rank_bert.ship.engines import ENGINES
+        from rank_bert.ship.export import compare_speed
+        for k, v in ENGINES.items():
+            if not find_spec(v.package): say(f"{k} is not installed: pip install 'rank_bert[{v.extra}]'")
+        table = compare_speed(folder.path).reset_index()
+    else:
+        model = open_model(folder, tokenizer=False).model
+        table = rank_report(model)
     if plot: check_name(metric, 'metric', [*table.columns[4:], 'spectra'])
     if csv:
         with new_file(csv) as tmp: table.to_csv(tmp, index=False)
     if plot:
         fig = (plot_spectra(model) if metric == 'spectra' else plot_ranks(table, metric))[0].figure
         with new_file(plot) as tmp: fig.savefig(tmp, bbox_inches='tight', dpi=150)
-    shown = table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
+    shown = table if speed else table.drop(columns='name').assign(shape=[f'{m} x {n}' for m, n in table['shape']])
     say(shown.dropna(axis=1, how='all').to_string(index=False, float_format='{:.1f}'.format), result=True)
     for o in files: say(f'written: {o}')
     return table
