@@ -331,14 +331,14 @@ def in_pytorch(source, max_length=None): # `Source`, or whatever `export` takes 
     return p
 
 # %% ../../nbs/ship/export.ipynb #de000020
-def engine_times(predictors, graph, bs, length)->dict: # (engine, precision) -> seconds of each turn
+def engine_times(predictors, graph, bs, length, repeats=20)->dict: # (engine, precision) -> seconds of each turn
     "Time predictors and PyTorch in turns, on one batch."
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}
     x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
     x['attention_mask'][:] = 1
-    return in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=20, warmup=1)
+    return in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=repeats, warmup=1)
 
 def compare_engines(
     folders:dict, # (engine, precision) -> exported folder of the same model
@@ -496,10 +496,11 @@ def compare_speed(
         traced = Path(tmp)/'model.onnx'
         trace_graph(graph, traced, dict(candidates))
         folders = {k: Path(tmp)/'-'.join(k) for k in candidates}
-        write_candidates(source, graph, traced, folders, [], sizes[-1], None)
+        n, length = sizes[-1]
+        write_candidates(source, graph, traced, folders, [], (-(-n//4), length), None) # which counts 21 turns, and batches take 5
         predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
         for n, length in sizes:
-            for k, took in engine_times(predictors, graph, n, length).items():
+            for k, took in engine_times(predictors, graph, n, length, 20 if n == 1 else 4).items():
                 rows.setdefault(k, {})[f'{n} x {length}'] = 1e3*min(took)
     table = pd.DataFrame(rows).T.rename_axis(['engine', 'precision'])
     return table if plan_of(graph.enc) else table.drop(('pytorch', 'dense')) # which is the same
