@@ -55,6 +55,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .ship.check import check
     from .ship.export import export
     from .ship.runtime import Predictor
+    from .ship.space import same_index
     # compare
     from .compare.sweep import Sweep
     from .compare.report import report

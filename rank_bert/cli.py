@@ -34,15 +34,22 @@ def analyze(
     plot:text_as('FILE')=None, # Draw into this file: .png, .svg, .pdf or .jpg
     metric:str='effective_rank', # What to draw: a column of the table, or 'spectra'
     speed:bool=False, # Time the model instead, in every engine and precision that is installed: about a minute for six layers
+    index:text_as('FOLDER|NAME')=None, # Tell instead whether this encoder's queries may search the index that another one made
     overwrite:bool=False, # Replace files that are there already?
-): # Data frame, as from `rank_report`, or `compare_speed`
+): # Data frame, as from `rank_report`, or `compare_speed`; or the answer of `same_index`
     """Measure the rank of every linear layer of an encoder, or how fast this machine is with it.
     Example: rank-bert-analyze tuned --csv ranks.csv --plot spectra.png --metric spectra
-    Example: rank-bert-analyze tuned --speed"""
+    Example: rank-bert-analyze tuned --speed
+    Example: rank-bert-analyze small --index minilm"""
     folder.check()
     if speed and plot: raise ValueError('--plot draws ranks, and --speed times the model: leave out one of them')
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
+    if index:
+        from rank_bert.ship.space import same_index
+        answer = same_index(folder, index)
+        say(answer, result=True)
+        return answer
     from rank_bert.io import check_new, new_file
     from rank_bert.models.opener import open_model
     from rank_bert.see.metrics import plot_ranks, plot_spectra, rank_report

@@ -11,6 +11,7 @@ __all__ = []
 import sys, warnings
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from fastcore.basics import chunked, listify
@@ -84,6 +85,7 @@ def evaluate_search(
     from rank_bert.models.opener import open_router
     from rank_bert.see.search import compare_search, encode_search, kind_of, own_documents, search_scores
     from rank_bert.ship.runtime import Predictor
+    from rank_bert.ship.space import note_measured, same_index
     task = read_search(data)
     if (n := len(own_documents(task))) and not keep_self:
         say(f'{n:,} queries are documents too, by their ids: their own document is left out of what they find')
@@ -95,6 +97,7 @@ def evaluate_search(
         both = (encode_search(model, task, o, shows_progress()) for o in ('query', 'document'))
         return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
     table = compare_search(*other, model, task, keep_self=keep_self, progress=shows_progress())
+    if not saved.routes and same_index(model, *other) != 'other': note_measured(saved.path, *other, Path(data).name, table, len(task.qrels))
     more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
     return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
 

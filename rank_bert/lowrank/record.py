@@ -155,6 +155,7 @@ def bytes_by_part(
 # %% ../../nbs/lowrank/record.ipynb #recnb017
 def model_digest(
     model:nn.Module, # A transformers model, or any module that contains one
+    half:bool=False, # Round to half precision first, so that a copy in float16 has the same
 )->str: # SHA-256, in hexadecimal
     "Compute a fingerprint of all parameters and buffers that are saved, of those that are tied once."
     enc, tensors, seen = Encoder(model), {}, set()
@@ -164,6 +165,7 @@ def model_digest(
         seen.add(id(v))
         tensors[enc.short_name(n.removeprefix(f'{place}.'))] = v.detach()
     def of(v):
+        if half and v.is_floating_point(): v = v.half()
         v = v.float() if v.dtype in (torch.float16, torch.bfloat16) else v
         return [list(v.shape), digest(v.cpu().contiguous().numpy())]
     return digest([[n, *of(v)] for n, v in sorted(tensors.items())])

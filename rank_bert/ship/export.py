@@ -26,6 +26,7 @@ from ..duration import say_duration
 from .engines import ENGINES
 from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
+from .space import space_of
 from .runtime import INSTRUCTIONS, PROCESSORS, Predictor, processor_of, run_longest, write_manifest
 from ..io import check_new, expanded, json_object, json_text, needs_extra, new_folder
 from ..models.embedder import pooling_of, prompted
@@ -259,7 +260,8 @@ def _settings(source, graph):
     config = graph.enc.config
     tokenizer = source.tokenizer
     labels = [str(config.id2label[i]) for i in range(config.num_labels)] if KINDS[graph.kind].labelled else []
-    return dict(output=graph.outputs[0], kind=graph.kind, similarity=KINDS[graph.kind].similarity_name,
+    space = space_of(source.model) if KINDS[graph.kind].embeds else None
+    return dict(output=graph.outputs[0], kind=graph.kind, space=space, similarity=KINDS[graph.kind].similarity_name,
         prompt=prompted(source.model, [''])[0],
         prompts=dict(getattr(Encoder(graph.model).st, 'prompts', {})), activation=source.activation, labels=labels,
         inputs=graph.inputs, max_length=source.max_length, texts=source.texts_per_row,

@@ -77,6 +77,7 @@ def complete_record(
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
     name = origin.partition(': ')[2].partition(' (began as ')[0] # empty where nobody saved it
     about = dict(name=(name if origin.startswith(('hub', 'cache')) else Path(name).name) or None, digest=model_digest(job.dense))
+    if Encoder(job.dense).embeds: about['space'] = model_digest(job.dense, half=True)
     versions = dict(rank_bert=__version__, torch=torch.__version__, transformers=transformers.__version__)
     write_record(small, replace(done, limit=config.limit and {config.limit: getattr(config, config.limit)}, texts=texts,
         dense=about | (dense_sizes(small if job.older else job.dense) or {}), digest=model_digest(small), versions=versions,
