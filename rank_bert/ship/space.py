@@ -22,7 +22,7 @@ from .runtime import Predictor
 # %% ../../nbs/ship/space.ipynb #spac0006
 def space_of(
     model, # Sentence encoder, `SentenceTransformer`, folder, export or `Predictor`
-)->dict: # weights (SHA-256), pooling, prompts, similarity, size, and whether it was altered
+)->dict: # weights (SHA-256), pooling, prompts, similarity, size; its own weights, and whether they were altered
     "Describe the space that the vectors of a model live in; raise `ValueError` for a model that gives none."
     if isinstance(model, Predictor): found = model.settings
     elif isinstance(model, (str, os.PathLike, SavedModel)):
@@ -33,14 +33,17 @@ def space_of(
     else:
         enc = Encoder(model)
         if not enc.embeds: raise ValueError(f'{type(model).__name__} is for {enc.kind.replace("_", " ")}, and only vectors fill an index')
-        known = next(iter(records_of(model)), {}).get('dense', {}).get('space')
+        own = model_digest(model, half=True)
+        made_of = next(reversed(records_of(model)), {}).get('dense', {})
+        known = made_of.get('space') if made_of.get('made') == own else None # not if it was trained since
         pooling = pooling_of(model).replace(', Dense', '') # a map that a refit added, or one whose weights are in the digest
         if enc.st is None: pooling = 'Pooling (mean)'
         size = enc.base.config.hidden_size if enc.st is None else enc.st.get_embedding_dimension()
-        return dict(weights=known or model_digest(model, half=True), pooling=pooling, prompts=dict(enc.prompts, default=prompted(model, [''])[0]),
+        return dict(weights=known or own, own=f'{own} {enc.base.dtype}', pooling=pooling, prompts=dict(enc.prompts, default=prompted(model, [''])[0]),
             similarity=KINDS[enc.kind].similarity_name, size=size, altered=made_smaller(model) or enc.base.dtype != torch.float32)
     if not found.get('space'): raise ValueError(f'an export for {found["kind"].replace("_", " ")} has no space of vectors')
-    return found['space'] | dict(altered=found['space']['altered'] or found['precision'] != 'fp32')
+    if found['precision'] == 'fp32': return found['space']
+    return found['space'] | dict(altered=True, own=f"{found['space']['own']} {found['engine']} {found['precision']}")
 
 MEASURED = 'old_index.json' # in the folder of a model: what its queries find in the index of its dense model
 
@@ -53,7 +56,7 @@ def note_measured(
 ):
     "Write what the queries of a model find in the index of the dense one."
     row, scores = table.loc['queries only'], table['ndcg@10']
-    about = dict(weights=space_of(dense)['weights'], task=task, queries=queries, ndcg=row['ndcg@10'], dense=scores['dense'], low=row.low, high=row.high)
+    about = dict(index=space_of(dense)['own'], task=task, queries=queries, ndcg=row['ndcg@10'], dense=scores['dense'], low=row.low, high=row.high)
     with new_file(folder/MEASURED) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
 
 def same_index(
@@ -63,11 +66,12 @@ def same_index(
     "Tell whether two sentence encoders can use one index."
     one, two = space_of(a), space_of(b)
     altered = one.pop('altered'), two.pop('altered')
+    own = one.pop('own'), two.pop('own')
     if one != two: return 'other'
-    if not any(altered): return 'same'
+    if own[0] == own[1] or not any(altered): return 'same'
     place = a.folder if isinstance(a, Predictor) else a.path if isinstance(a, SavedModel) else a
     file = expanded(place)/MEASURED if isinstance(place, (str, os.PathLike)) else None
     if not (file and file.is_file()): return 'queries, not measured'
     o = json_object(file)
-    if o.get('weights') != one['weights']: return 'queries, not measured'
+    if o.get('index') != own[1]: return 'queries, not measured'
     return f"queries (measured: nDCG@10 {o['ndcg']:.3f} for {o['dense']:.3f}, change {o['low']:+.3f} to {o['high']:+.3f}, {o['queries']:,} queries of {o['task']})"

@@ -77,7 +77,11 @@ def complete_record(
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
     name = origin.partition(': ')[2].partition(' (began as ')[0] # empty where nobody saved it
     about = dict(name=(name if origin.startswith(('hub', 'cache')) else Path(name).name) or None, digest=model_digest(job.dense))
-    if Encoder(job.dense).embeds: about['space'] = model_digest(job.dense, half=True)
+    if Encoder(job.dense).embeds:
+        whole, made = (model_digest(o, half=True) for o in (job.dense, small))
+        before = job.older[-1].get('dense', {}) if job.older else {}
+        space = before['space'] if before.get('made') == whole else whole
+        about |= dict(space=made if 'axes' in done.recipe.split('+') else space, made=made)
     versions = dict(rank_bert=__version__, torch=torch.__version__, transformers=transformers.__version__)
     write_record(small, replace(done, limit=config.limit and {config.limit: getattr(config, config.limit)}, texts=texts,
         dense=about | (dense_sizes(small if job.older else job.dense) or {}), digest=model_digest(small), versions=versions,
