@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/ship/space.html.md"""
 __all__ = ['MEASURED', 'space_of', 'note_measured', 'same_index']
 
 # %% ../../nbs/ship/space.ipynb #spac0003
-import os
+import os, warnings
 import torch
 from ..io import expanded, json_object, json_text, new_file
 from ..models.embedder import pooling_of, prompted
@@ -57,7 +57,9 @@ def note_measured(
     "Write what the queries of a model find in the index of the dense one."
     row, scores = table.loc['queries only'], table['ndcg@10']
     about = dict(index=space_of(dense)['own'], task=task, queries=queries, ndcg=row['ndcg@10'], dense=scores['dense'], low=row.low, high=row.high)
-    with new_file(folder/MEASURED) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
+    try:
+        with new_file(folder/MEASURED) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
+    except OSError as e: warnings.warn(f'what was measured is not noted beside the model: {e}') # it is on the screen
 
 def same_index(
     a, # Model whose queries search: as for `space_of`
