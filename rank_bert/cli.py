@@ -47,9 +47,9 @@ def analyze(
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     if index:
-        from rank_bert.ship.space import same_index
-        answer = same_index(folder, index)
-        say(answer, result=True)
+        from rank_bert.ship.space import compare_spaces
+        answer, differs = compare_spaces(folder, index)
+        say(answer + (f": {', '.join(differs)} differ" if differs else ''), result=True)
         return answer
     from rank_bert.io import check_new, new_file
     from rank_bert.models.opener import open_model

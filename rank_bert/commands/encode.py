@@ -52,7 +52,7 @@ def open_predictor(folder, max_length=None, threads=None): # `SavedModel` -> `Pr
     "Open an export with a worker a thread, or a model of PyTorch."
     from rank_bert.ship.runtime import Predictor, own_cores
     threads = threads or own_cores()
-    if folder.exported: return Predictor(folder, workers=threads)
+    if folder.exported: return Predictor(folder, workers=threads) if threads > 1 else Predictor(folder, 1)
     import torch
     from rank_bert.ship.export import in_pytorch
     torch.set_num_threads(threads)
