@@ -18,13 +18,14 @@ from .commands.predict import evaluate, predict
 from .commands.compress import compress
 from .commands.check import check
 from .commands.export import export
+from .commands.encode import encode
 from .commands.sweep import report, sweep
 from .commands.shell import COMMANDS, Saved, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
 COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order, whichever was imported first
-    for f in (finetune, pretrain, evaluate, predict, compress, export, check, sweep, report)})
+    for f in (finetune, pretrain, evaluate, predict, compress, export, encode, check, sweep, report)})
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command

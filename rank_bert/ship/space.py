@@ -21,10 +21,12 @@ from .runtime import Predictor
 
 # %% ../../nbs/ship/space.ipynb #spac0006
 def space_of(
-    model, # Sentence encoder, `SentenceTransformer`, folder, export or `Predictor`
+    model, # Sentence encoder, `SentenceTransformer`, folder, export, `Predictor`, or vectors.npy of `rank-bert-encode`
 )->dict: # weights (SHA-256), pooling, prompts, similarity, size; its own weights, and whether they were altered
     "Describe the space that the vectors of a model live in; raise `ValueError` for a model that gives none."
     if isinstance(model, Predictor): found = model.settings
+    elif isinstance(model, (str, os.PathLike)) and str(model).endswith('.npy'):
+        return json_object(expanded(model).with_suffix('.space.json'))['space']
     elif isinstance(model, (str, os.PathLike, SavedModel)):
         saved = as_saved(model)
         if not (saved and saved.exported):
