@@ -35,7 +35,7 @@ def lora_layers(
     if kind != 'LORA': raise ValueError(f'shrink_lora takes LoRA, rsLoRA and DoRA, and this adapter is {kind}')
     odd = [k for k in ('target_parameters', 'lora_bias', 'layers_to_transform', 'trainable_token_indices', 'fan_in_fan_out') if getattr(config, k, None)]
     if odd: raise ValueError(f'shrink_lora does not know adapters with {odd[0]}: merge this one with merge_lora, and compress the model')
-    if config.init_lora_weights not in (True, False, 'gaussian'):
+    if config.init_lora_weights not in (True, False, 'gaussian', 'orthogonal'):
         raise ValueError(f'this adapter began as {config.init_lora_weights}, which changed the weights below it: save it as plain LoRA first, as PEFT describes for this method')
     layers = {n.removeprefix('base_model.model.'): m for n, m in peft.named_modules() if name in getattr(m, 'lora_A', ()) or name in getattr(m, 'lora_embedding_A', ())}
     for n, m in layers.items():
