@@ -52,6 +52,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .steer.adapters import add_lora, load_lora, merge_lora
     from .steer.intrinsic import intrinsic_dimension
     # ship
+    from .ship.cascade import cascade
     from .ship.check import check
     from .ship.export import export
     from .ship.runtime import Predictor

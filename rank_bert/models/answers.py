@@ -17,6 +17,7 @@ class Kind:
     labelled, method, outputs, metrics = True, 'predict', ['logits'], []
     embeds = vector = angle = tokens = False
     exported, fill, measure, similarity_name = True, 0., 'nats', None
+    margin = None
     torch = property(lambda self: import_module('torch')) # only where there are tensors: the runtime is without
     F = property(lambda self: self.torch.nn.functional)
     def changed(self, a, b, tolerance=None):
@@ -39,6 +40,7 @@ class SingleLabel(Kind):
         if hasattr(z, 'softmax'): return z.softmax(-1)
         return (e := np.exp(z - z.max(-1, keepdims=True)))/e.sum(-1, keepdims=True)
     def decide(self, p, least=.5): return p.argmax(-1)
+    def margin(self, z): return np.diff(np.sort(z, -1)[..., -2:], axis=-1)[..., 0]
     def label(self, p, names): return names[int(p.argmax())]
     def divergence(self, a, b):
         return (a.softmax(-1)*(a.log_softmax(-1) - b.log_softmax(-1))).sum(-1)
@@ -58,6 +60,7 @@ class MultiLabel(Kind):
     def probabilities(self, z):
         return z.sigmoid() if hasattr(z, 'sigmoid') else 1/(1 + np.exp(-z))
     def decide(self, p, least=.5): return (p > least)*1
+    def margin(self, z): return np.abs(z).min(-1)
     def label(self, p, names):
         return [names[i] for i, v in enumerate(p) if v > .5]
     def divergence(self, a, b):
@@ -155,6 +158,7 @@ class MultiVectorEmbedding(Embedding):
 class Tags(SingleLabel):
     "One of several classes for every word of a text."
     name, answers, method, tokens = 'token_classification', "texts' tags", 'tag', True
+    margin = None
     def divergence(self, a, b):
         return super().divergence(a, b).sum(-1)
 
@@ -191,6 +195,7 @@ def word_starts(
 class Ranking(Regression):
     "The order of a query's candidates."
     name, answers, fill = 'ranking', 'first candidates', -2.**100
+    margin = SingleLabel.margin
     def divergence(self, a, b):
         n = (there := a > self.fill).sum(-1, True)
         d = self.torch.where(there, b - a, 0)

@@ -299,7 +299,8 @@ def check_weights(self:SavedModel)->list: # Files
 @once
 def weight_bytes(self:SavedModel)->int:
     "Add up the bytes of the weights, or of the graph of an export."
-    if self.exported: return file_bytes((self.path/self.manifest['model']).parent)
+    graphs = [self.manifest[k] for k in ('model', 'behind') if k in self.manifest] # a cascade has two
+    if graphs: return sum(file_bytes((self.path/o).parent) for o in graphs)
     return sum(f.stat().st_size for f in self.check_weights())
 
 # %% ../../nbs/models/folder.ipynb #239b7ac1

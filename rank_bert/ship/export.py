@@ -33,7 +33,7 @@ from ..models.embedder import pooling_of, prompted
 from ..models.encoder import Encoder, is_a
 from ..models.kinds import KINDS, by_group, check_whole
 from ..models.batches import check_data
-from ..models.opener import get_tokenizer, open_model, quiet_transformers
+from ..models.opener import Model, get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes
 from ..models.sizes import parameter_parts
 from ..models.hooks import set_attr
@@ -147,6 +147,9 @@ def open_source(
 )->Source:
     "Bring model, tokenizer and length together, whatever was passed to `export`; refuse what graphs cannot do."
     settings, n = {}, None
+    if isinstance(model, Model):
+        tokenizer = tokenizer or model.tokenizer
+        model = model.model
     if isinstance(model, (str, os.PathLike)):
         saved = as_saved(model)
         opened = open_model(saved or model, tokenizer)
@@ -323,7 +326,7 @@ def in_pytorch(source, max_length=None): # `Source`, or whatever `export` takes 
     if not isinstance(source, Source): source = open_source(source, None, max_length)
     graph = TextGraph(source.model, source.tokenizer.model_input_names).to(next(source.model.parameters()).device)
     p = Predictor.__new__(Predictor)
-    p._prepare(dict(_settings(source, graph), engine='pytorch', precision='fp32'),
+    p._prepare(dict(_settings(source, graph), engine='pytorch', precision='fp32', rank_bert=records_of(source.model)),
         Tokenizer.from_str(source.tokenizer.backend_tokenizer.to_str()))
     p.folder = type(source.model).__name__
     p.lengths = []

@@ -104,12 +104,13 @@ def fixed_sequence(
     losses_of, # Called with each model; returns its losses in [0, 1], such as `changed_answers`, `(texts,)`
     max_changed:float, # Largest mean loss, in (0, 1)
     confidence:float=.95, # Probability with which the guarantee is kept, in (0, 1)
+    what:str='budget', # What falls from one candidate to the next, for the errors
 )->Guarantee: # With the model of its budget as `.model`
     "Find the smallest budget that keeps a guarantee."
     tried, best, model = [], None, None
     for budget, candidate in candidates:
         if tried and not budget < tried[-1].budget:
-            raise ValueError(f"budgets must fall from one candidate to the next, got {budget} after {tried[-1].budget}")
+            raise ValueError(f"{what}s must fall from one candidate to the next, got {budget} after {tried[-1].budget}")
         losses = np.asarray(losses_of(candidate), float)
         changed = losses.sum().item()
         tried.append(Tried(budget, int(changed) if changed.is_integer() else changed, upper_bound(losses, confidence)))
@@ -117,9 +118,9 @@ def fixed_sequence(
         best, model = tried[-1], candidate
     if not tried: raise ValueError("there are no candidates: give at least one (budget, model)")
     if best is None:
-        raise ValueError(f"budget {tried[0].budget:g}, the largest, does not keep the guarantee of at "
+        raise ValueError(f"{what} {tried[0].budget:g}, the largest, does not keep the guarantee of at "
             f"most {100*max_changed:.3g} %: it changed {tried[0].changed:,.5g} of {len(losses):,} answers, so that up to "
-            f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger budget, or set more texts aside")
+            f"{100*tried[0].upper:.3g} % may change. Allow more, begin with a larger {what}, or set more texts aside")
     res = Guarantee(max_changed, confidence, best.budget, len(losses), best.changed, best.upper, tried)
     res.model = model
     return res
