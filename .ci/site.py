@@ -1,6 +1,6 @@
 """Render the docs as a local site without Quarto: python .ci/site.py [OUT] [--quick]
 
-Pages are nbdev's own (`proc_nbs`, which runs their imports), in the order of nbs/sidebar.yml, with styles.css. With --quick
+Pages are nbdev's own (`proc_nbs`, which runs their imports), in the order of the two lists of nbs/sidebar.yml, with styles.css. With --quick
 the pages of the last run are rendered again. Look at one, such as OUT/howto/csv.html, in a browser."""
 import html, os, re, shutil, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ args = [o for o in sys.argv[1:] if not o.startswith('-')]
 out, docs = Path(args[0] if args else top/'_site').resolve(), get_config().doc_url.rstrip('/')
 os.chdir(top)
 cache = top/'_proc' if '--quick' in sys.argv else Path(proc_nbs(n_workers=0, force=True))
-sidebar = yaml.safe_load((top/'nbs'/'sidebar.yml').read_text(encoding='utf-8'))['website']['sidebar']['contents']
+sidebars = yaml.safe_load((top/'nbs'/'sidebar.yml').read_text(encoding='utf-8'))['website']['sidebar']
 exporter = HTMLExporter(template_name='basic', exclude_input_prompt=True, exclude_output_prompt=True, embed_images=False)
 
 def read(page):
@@ -66,6 +66,16 @@ def menu(items, titles, up):
     return ''.join(f'<b>{o["section"]}</b>{menu(o["contents"], titles, up)}' if isinstance(o, dict) else
                    f'<a href="{up}{o.replace(".ipynb", ".html")}">{html.escape(titles[o])}</a>' for o in items)
 
+def holds(items, page): return any(holds(o['contents'], page) if isinstance(o, dict) else o == page for o in items)
+
+def nav(page, titles, up):
+    "Link the sidebars, and list the pages of the one that holds a page."
+    shown = next((o for o in sidebars if holds(o['contents'], page)), sidebars[0])
+    doors = ' '.join(f'<a href="{up}{first_page(o["contents"]).replace(".ipynb", ".html")}">{o["title"]}</a>' for o in sidebars)
+    return doors + menu(shown['contents'], titles, up)
+
+def first_page(items): return first_page(items[0]['contents']) if isinstance(items[0], dict) else items[0]
+
 pages = {p.relative_to(cache).as_posix(): None for p in sorted(cache.rglob('*.ipynb'))}
 pages = {k: read(k) for k in pages}
 titles, broken = {k: v[1] for k, v in pages.items()}, []
@@ -80,6 +90,6 @@ for page, (nb, title, about) in pages.items():
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f'''<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{html.escape(title)}</title><style>{STYLE}{(top/"nbs/styles.css").read_text()}</style>
-<nav>{menu(sidebar, titles, up)}</nav><main><h1>{html.escape(title)}</h1><blockquote>{html.escape(about)}</blockquote>{body}</main>''', encoding='utf-8')
+<nav>{nav(page, titles, up)}</nav><main><h1>{html.escape(title)}</h1><blockquote>{html.escape(about)}</blockquote>{body}</main>''', encoding='utf-8')
 print('\n'.join(['links that lead nowhere:', *sorted(set(broken))]) if broken else 'all links lead to a page')
 print(f'{len(pages)} pages in {out}')

@@ -1,6 +1,7 @@
 """Open exported folders in a headless chromium, with libraries from `npm pack`; howto/browser.ipynb tests with it.
 
     python browser.py FOLDER ... --csv browser.csv    # megabytes, seconds and milliseconds of a first visit
+    python browser.py reviews help-pages --picture browser.png    # two pages side by side, as on a phone
 
 The folders of browser.csv, with M for the folder of all-MiniLM-L6-v2 and $RANK_BERT_GLUE that of GLUE, on an idle machine:
 
@@ -10,7 +11,7 @@ The folders of browser.csv, with M for the folder of all-MiniLM-L6-v2 and $RANK_
     rank-bert-export dense --to web --precision fp32 --out dense-fp32     # and int8; the same for small
     rank-bert-export seen --to web --precision int8 --out small-int8-seen
 """
-import argparse, gzip, json, os, shutil, subprocess, tarfile, tempfile, threading
+import argparse, gzip, json, os, shutil, subprocess, tarfile, tempfile, threading, time
 from contextlib import contextmanager
 from functools import cache
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -58,6 +59,7 @@ def served(folders, pages, isolated=False, compressed=False):
             super().end_headers()
         def do_GET(self):
             file, page = Path(self.translate_path(self.path)), pages.get(self.path)
+            if callable(page): page = page() or ''
             if page is not None: self.answer(page.encode(), 'text/html; charset=utf-8')
             elif compressed and file.is_file(): self.answer(zipped(file), self.guess_type(str(file)), 'gzip')
             else: super().do_GET()
@@ -106,13 +108,36 @@ VISIT = """const p = await opened('model')
 for (let i = 0; i < 50; i++) await p.outputs('A quiet film, and a lovely one.')
 return { megabytes: p.megabytes, seconds: p.seconds, milliseconds: Math.min(...p.times), engine: p.engine, threads: p.threads }"""
 
+# A page counts as loaded, and its picture is taken, when `/wait` has answered
+SIDE_BY_SIDE = """<!doctype html><meta charset=utf-8><body style="margin: 0; display: flex; gap: 12px; background: white">FRAMES<img src=/wait hidden>
+<script>for (const f of document.querySelectorAll('iframe')) f.onload = async () => {
+  await f.contentWindow.ready
+  const form = f.contentDocument.getElementById('form'), text = f.contentDocument.getElementById('a')
+  for (const o of ['A dull film.', 'A film that nobody needs.', 'A gripping, beautifully acted film.']) {
+    text.value = o
+    form.dispatchEvent(new Event('input'))
+    await new Promise(done => setTimeout(done, 1000))
+  }
+}</script>"""
+
+def picture(folders, file, wait=30):
+    "Take a picture of the pages of folders, each 480 pixels wide, after some seconds."
+    frames = ''.join(f'<iframe src="/{o}/index.html" style="border: 0; width: 480px; height: 1040px"></iframe>' for o in folders)
+    pages = {'/': SIDE_BY_SIDE.replace('FRAMES', frames), '/wait': lambda: time.sleep(wait)}
+    with served(folders, pages, compressed=True) as (address, _):
+        size = f'--window-size={492*len(folders) - 12},1040'
+        subprocess.run([CHROMIUM, '--headless', '--no-sandbox', '--disable-dev-shm-usage', '--hide-scrollbars', size,
+            f'--screenshot={Path(file).resolve()}', address], check=True, stderr=subprocess.DEVNULL, timeout=4*wait)
+
 def main():
     import pandas as pd
     args = argparse.ArgumentParser()
     args.add_argument('folders', nargs='+')
     args.add_argument('--csv')
+    args.add_argument('--picture')
     args.add_argument('--repeats', type=int, default=3)
     args, rows = args.parse_args(), []
+    if args.picture: return picture({Path(o).name: o for o in args.folders}, args.picture)
     for f in map(Path, args.folders):
         for isolated in (False, True):
             visit = lambda: in_browser(VISIT, dict(model=f), isolated=isolated, compressed=True)

@@ -50,6 +50,7 @@ if TYPE_CHECKING: # what `from rank_bert import ...` gives: read by editors, and
     from .steer.switch import LowRankSwitch
     from .steer.galore import GaLore
     from .steer.adapters import add_lora, load_lora, merge_lora
+    from .steer.shrink_lora import shrink_lora
     from .steer.intrinsic import intrinsic_dimension
     # ship
     from .ship.cascade import cascade

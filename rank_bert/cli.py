@@ -18,13 +18,14 @@ from .commands.predict import evaluate, predict
 from .commands.compress import compress
 from .commands.check import check
 from .commands.export import export
+from .commands.encode import encode
 from .commands.sweep import report, sweep
 from .commands.shell import COMMANDS, Saved, command, command_name, say, shows_progress
 from .settings import Count, Fit, Fraction, Latency, Rows, one_of, comma_list, text_as
 
 # %% ../nbs/cli.ipynb #cli-ord1
 COMMANDS.update({command_name(f): COMMANDS.pop(command_name(f)) # in this order, whichever was imported first
-    for f in (finetune, pretrain, evaluate, predict, compress, export, check, sweep, report)})
+    for f in (finetune, pretrain, evaluate, predict, compress, export, encode, check, sweep, report)})
 
 # %% ../nbs/cli.ipynb #8907cef7
 @command
@@ -46,9 +47,9 @@ def analyze(
     if plot and Path(plot).suffix.lower() not in ('.png', '.svg', '.pdf', '.jpg'):
         raise ValueError(f'--plot must end in .png, .svg, .pdf or .jpg, got {plot}')
     if index:
-        from rank_bert.ship.space import same_index
-        answer = same_index(folder, index)
-        say(answer, result=True)
+        from rank_bert.ship.space import compare_spaces
+        answer, differs = compare_spaces(folder, index)
+        say(answer + (f": {', '.join(differs)} differ" if differs else ''), result=True)
         return answer
     from rank_bert.io import check_new, new_file
     from rank_bert.models.opener import open_model

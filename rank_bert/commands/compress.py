@@ -17,8 +17,9 @@ from pathlib import Path
 from .export import HEADS, texts_to_compare
 from .rows import rows_learner, rows_of, rows_record, take_kind
 from .shell import (Saved, command, out_folder, predict_line, save_results, say, say_next, shows_progress)
+from ..checks import check_fraction
 from ..data.search import is_search_folder
-from ..models.folder import SavedModel
+from ..models.folder import SavedModel, file_bytes
 from ..settings import CompressConfig, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
@@ -153,12 +154,44 @@ def _say_compressed(done, scores, size, out, dense, remote_code):
     options = ''.join(f' {a} {b}' for a, b in zip(('--to', '--precision'), engine)) # as it was measured
     return [] if new.exported else [f'rank-bert-export {quote(str(out))}{options}']
 
+# %% ../../nbs/commands/compress.ipynb #cc0adap2
+def shrink_adapter(
+    saved:SavedModel, # Folder of an adapter
+    budget:float, # Share of its weights to keep
+    config:CompressConfig, # Its seed counts
+    rows:Rows, # Its texts count
+    output:Output,
+)->dict: # What `results.json` holds
+    "Give every layer of an adapter the rank that it needs, and save it as an adapter."
+    if not (saved.path/'adapter_config.json').is_file():
+        raise ValueError(f"{option('adapter_budget')} is for the folder of an adapter, and {saved} has no adapter_config.json: pass {option('budget')}")
+    if config.limit: raise ValueError(f"{option('adapter_budget')} and {option(config.limit)} are two limits: pass one of them")
+    check_fraction(budget, option('adapter_budget'))
+    out = out_folder(output.out or saved.path.with_name(f'{saved.path.name}-{budget:g}'), output.overwrite)
+    from rank_bert.steer.shrink_lora import find_peft, lora_layers, shrink_lora
+    texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
+    peft = find_peft(saved)
+    tok = peft.base_model.model.tokenizer
+    tok.model_max_length = saved.longest(rows.max_length, tokenizer=tok)
+    small = shrink_lora(peft, budget=budget, data=texts, seed=config.seed, progress=shows_progress())
+    was, now = ([m.r['default'] for m in lora_layers(o).values()] for o in (peft, small))
+    def write(folder):
+        small.save_pretrained(str(folder))
+        tok.save_pretrained(folder)
+    results = dict(settings=dict(model=str(saved), texts=rows.texts, adapter_budget=budget, seed=config.seed))
+    save_results(out, output.overwrite, write, results)
+    say(f'{len(now)} of {len(was)} layers keep an update, of rank {min(now)} to {max(now)} (was {min(was)} to {max(was)}), chosen by {"texts" if texts else "energy"}')
+    say(f'saved in {out}: {file_bytes(out)/1e6:.2f} MB, was {file_bytes(saved.path)/1e6:.2f} MB; plain PEFT opens it')
+    say_next(*predict_line(out, saved))
+    return results
+
 # %% ../../nbs/commands/compress.ipynb #cc000021
 @command
 def compress(
     folder:Saved, # Folder of a saved model
     config:CompressConfig.exclude(
         budget='Fraction of the weights of the linear layers to keep, in (0, 1] (default: 0.5)')=CompressConfig(),
+    adapter_budget:float=None, # Of the folder of an adapter: keep it one, with this fraction of its weights
     recipe:str=None, # Parts joined by +, see rank-bert-help --recipes (default: what it bears of neurons+kfac+refit)
     dense:bool=False, # Multiply factors out, and fill up with zeros: the folder is no smaller, but opens anywhere
     remote_code:bool=False, # Write the code with which trust_remote_code=True opens it where rank_bert is not installed
@@ -170,8 +203,10 @@ def compress(
     Example: rank-bert-compress tuned --budget 0.5 --out small
     Example: rank-bert-compress tuned --max-changed 0.01 --texts unseen.txt --out small
     Example: rank-bert-compress tuned --speedup 6 --speed-engine onnx-int8 --out fast
+    Example: rank-bert-compress adapter --adapter-budget 0.25 --texts texts.txt --out small
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     folder.check()
+    if adapter_budget is not None: return shrink_adapter(folder, adapter_budget, config, rows, output)
     was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
     candidates = take_kind(folder, rows)
     if rows.data and not candidates and folder.kind != 'token_classification':

@@ -97,7 +97,8 @@ def evaluate_search(
         both = (encode_search(model, task, o, shows_progress()) for o in ('query', 'document'))
         return search_scores(*both, task, kind_of(model), keep_self).mean().to_dict()
     table = compare_search(*other, model, task, keep_self=keep_self, progress=shows_progress())
-    if not saved.routes and same_index(model, *other) != 'other': note_measured(saved.path, *other, Path(data).name, table, len(task.qrels))
+    if not saved.routes and same_index(model, *other) != 'other':
+        note_measured(saved.path, *other, dense.path.name, Path(data).name, table, len(task.qrels))
     more = {f'{row} ndcg@10': table.loc[row, 'ndcg@10'] for row in ('dense', 'queries only')}
     return table.loc['whole', [k for k in table if '@' in k]].to_dict() | more
 

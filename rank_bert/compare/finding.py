@@ -21,17 +21,22 @@ def _score_text(x, sd=np.nan):
     return f'{x:.3f}' + (f' ± {sd:.3f}' if pd.notna(sd) else '')
 
 # %% ../../nbs/compare/finding.ipynb #8cbabe81
-_LOSS = .01 # how much of the score you may lose at most
+_LOSS = .01 # how much of the score you may lose at most, in the mean
+_WIDE = .05 # a larger bound tells you nothing
 
 def lossless(summary:pd.DataFrame)->pd.Series: # True where no loss counts
-    "Tell which models of a summary lose nothing that the seeds and rows let us measure."
+    "Tell which models of a summary lose nothing in the mean that counts."
     error = error_of_change(summary)
     return summary.change >= -error.where(error > 0, _LOSS).clip(upper=_LOSS)
+
+def most_lost(summary:pd.DataFrame)->pd.Series: # NaN with one seed and no outputs
+    "Compute the largest loss of each model within its 95 % interval."
+    return (error_of_change(summary) - summary.change).clip(lower=0)
 
 # %% ../../nbs/compare/finding.ipynb #36164ba3
 def _best_lossless(small):
     "Find the best of the smallest models without a loss that counts."
-    good = small[lossless(small)]
+    good = small[lossless(small) & (most_lost(small) <= _WIDE)]
     good = good[good.budget == good.budget.min()]
     if len(good):
         return good.sort_values(['divergence', 'score'], ascending=[True, False]).iloc[0]
@@ -108,15 +113,21 @@ def finding(
         return 'There is nothing to lose.', f'{told} That is hardly better than {what} ({baseline:.3f}).'
     best = _best_lossless(small)
     several = small.allocator.nunique() > 1
+    unclear = small[lossless(small)]
+    if best is None and len(unclear):
+        r = unclear.sort_values(['budget', 'divergence']).iloc[0]
+        most = most_lost(unclear)[r.name]
+        allowed = 'one seed allows any' if pd.isna(most) else f'{r.seeds:.0f} seeds allow {100*most:.0f} points (95 %)'
+        return ('We do not know: too few seeds to tell.', f'{told} At {100*r.budget:g} % with {_way(r, several)} the mean '
+                f'has changed by {100*r.change:+.1f} points, and {allowed}.')
     if best is None:
         best = small.sort_values('score', na_position='first').iloc[-1]
         return ('Not at all without a loss.', f'{told} The best of the compressed models keeps {100*best.budget:g} % '
                 f'by {_way(best, several)}, and has {_score_text(best.score, best.sd)}.')
-    enough = f'no loss above {_LOSS:g}' if pd.isna(best.change_sd) else 'no measurable loss'
     ties = small.drop(best.name).query('budget == @best.budget')
     ties = ties[(ties.get('tied') == True) & lossless(ties)] # without tests there is no such column
     tied = f" Tied with it: {', '.join(_way(r, several) for r in ties.itertuples())}." if len(ties) else ''
-    return (f'To {100*best.budget:g} % of its linear weights at {enough}, with {_way(best, several)}.',
+    return (f'To {100*best.budget:g} % of its linear weights, and loses at most {100*most_lost(small)[best.name]:.1f} points (95 %), with {_way(best, several)}.',
             f'It has {metric} {_score_text(best.score, best.sd)}, the dense model {_score_text(d.score, d.sd)}, and '
             f'takes {percent_text(best.flops)} of the FLOPs.{tied}{_against_baselines(small, best)}')
 

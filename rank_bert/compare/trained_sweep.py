@@ -36,7 +36,7 @@ from ..models.spans import check_kinds
 from ..see.drops import spearman_drop
 from ..see.similarity import compare_embeddings, encode_texts
 from ..settings import Fit, Limits, Rows, option
-from ..ship.check import Answers, Measure, compare_answers, one_kind, opened, read_for, search_answers
+from ..ship.check import Answers, Measure, compare_answers, one_kind, opened, read_for, same_width, search_answers
 from ..ship.export import in_pytorch
 from ..ship.runtime import Predictor
 from ..shrink.guarantee import changed_answers
@@ -143,7 +143,10 @@ class TrainedSweep(Sweep):
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
         super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
-        for o in self.beside: one_kind(in_pytorch(next(iter(found.values()))), opened(o, kind=kind)[0])
+        for o in self.beside:
+            both = in_pytorch(next(iter(found.values()))), opened(o, kind=kind)[0]
+            one_kind(*both)
+            if self.kind.embeds and not self.search: same_width(*both)
         if self.search: return
         for m in found.values(): self._check_labels(Encoder(m).base.config)
         for o in self.seeds:
@@ -278,6 +281,7 @@ def _pairs_of(sweep, seed, texts):
 def _measure_search(sweep, run, job, truth, small, result):
     limits = Limits(max_changed=.5)
     found, far = search_answers(truth, small, sweep.search, limits)
+    if truth.size != small.size: return found, 'ndcg@10', {}, {}, far # no old index for it
     old, _ = search_answers(truth, small, sweep.search, replace(limits, side='queries'))
     own = gate_fields(old, 'ndcg@10', sweep.config.confidence)
     more = dict(old_index=own['score'], old_low=own['score_low'])

@@ -323,18 +323,21 @@ REPORT_METRICS = ('numerical_rank', 'effective_rank', 'participation_ratio', 'st
     'mp_outliers')
 
 def rank_report(
-    model:nn.Module, # A transformers model, or any module that contains one
+    model:nn.Module, # A transformers model, or any module that contains one; of a `PeftModel` with LoRA, the updates
     roles=None, # One role or several; all when None
     metrics=REPORT_METRICS, # One or several: names in `RANK_METRICS`, or functions of a `Spectrum`
 )->pd.DataFrame: # name, layer, role, shape, the metrics, break_even, and factor_rank (NaN when dense)
     "Tabulate the ranks of every linear layer of an encoder."
-    fs, sp = rank_metrics(metrics), weight_spectra(finite_weights(model, roles))
+    updates = {l.name: l.module for l in linears(model, roles) if hasattr(model, 'get_base_model') and getattr(l.module, 'lora_A', None)}
+    if updates and metrics == REPORT_METRICS: metrics = [o for o in metrics if o != 'mp_outliers'] # noise has no such rank
+    ws = {k: m.get_delta_weight(m.active_adapters[0]).detach() for k, m in updates.items()} or finite_weights(model, roles)
+    fs, sp = rank_metrics(metrics), weight_spectra(ws)
     def row(l):
         o = sp[l.name]
         values = {k: v.item() if torch.is_tensor(v := f(o)) else v for k, f in fs.items()}
         return dict(name=l.name, layer=l.layer, role=l.role, shape=o.shape, **values,
-                    break_even=break_even(*o.shape), factor_rank=np.nan if l.rank is None else l.rank)
-    return pd.DataFrame([row(l) for l in linears(model, roles)])
+                    break_even=break_even(*o.shape), factor_rank=updates[l.name].r[updates[l.name].active_adapters[0]] if updates else np.nan if l.rank is None else l.rank)
+    return pd.DataFrame([row(l) for l in linears(model, roles) if l.name in ws])
 
 # %% ../../nbs/see/metrics.ipynb #a4828ce1
 def panels(

@@ -31,7 +31,7 @@ from ..see.search import encode_search, own_documents, rank_scores, search_score
 from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
 from .export import in_pytorch, open_source
-from .others import find_onnx, open_onnx
+from .others import find_onnx, find_static, open_onnx, open_static
 from .runtime import Predictor
 
 # %% ../../nbs/ship/check.ipynb #chek0010
@@ -165,6 +165,9 @@ def opened(
         p = open_onnx(model, max_length)
         files = [p.folder, *p.folder.parent.glob(f'{p.folder.name}_data'), *p.folder.parent.glob(f'{p.folder.name}.data')]
         about |= dict(digest=digest(*files), mb=sum(f.stat().st_size for f in files)/1e6)
+    elif path and (saved := find_static(model)):
+        p = open_static(saved, max_length)
+        about |= dict(digest=digest(saved.path))
     else:
         saved = as_saved(model) if path else None
         if saved and saved.exported:
@@ -180,6 +183,11 @@ def opened(
         p.kind = kind
     m = p.settings
     return p, about | dict(kind=p.kind, engine=m['engine'], precision=m['precision'], max_length=m['max_length'], labels=p.labels)
+
+def same_width(p, q):
+    "Raise `ValueError` unless two predictors give vectors of one length."
+    if p.size != q.size:
+        raise ValueError(f"the dense model gives {p.size} numbers a text, and the small one {q.size}: compare them on a folder in BEIR's layout, each with an index of its own")
 
 def one_kind(p, q):
     "Raise `ValueError` unless two predictors answer alike; return the place of each label of the first among those of the second."
@@ -230,6 +238,7 @@ def text_answers(p, q, order, texts, y, limits, bs, progress=False)->tuple: # `A
     if kind.labelled: b = b[:, order]
     measures, at = {}, np.arange(len(texts))
     if limits.max_changed:
+        if kind.embeds: same_width(p, q)
         measures['changed'] = Measure(changed_answers(a, b, kind.name, limits.tolerance), 0.)
         if kind.embeds and limits.tolerance is None: at = kind.halves(len(a))[1].numpy()
     if kind.labelled:

@@ -26,7 +26,7 @@ class Engine:
     precisions:tuple # Of 'fp32', 'bf16', 'fp16' and 'int8', those that are worth it on a CPU
     graph:str # File of the graph in an exported folder
     write:callable # Called with the float32 ONNX graph, the file, the precision, and whether sums of int8 may overflow
-    load:callable # Called with file, name of the output, precision, threads, lengths; gives a function of a dict of arrays
+    load:callable # Called with file, name of the output, precision, threads, lengths, for several workers `streams`; gives a function of a dict of arrays
     step:int=1 # Lengths of batches are multiples of this
     needs:tuple=() # Precisions that are no faster than fp32 where `INSTRUCTIONS` for them are missing
     elsewhere:dict=field(default_factory=dict) # Precision -> what happens where these are missing
@@ -54,8 +54,8 @@ def onnx_session(file, threads=None, disabled=()):
     with named_errors(file):
         return ort.InferenceSession(str(file), options, ['CPUExecutionProvider'], disabled_optimizers=list(disabled))
 
-def load_onnx(file, output, precision, threads, lengths=()):
-    "Load a file into onnxruntime; `lengths` are for OpenVINO only."
+def load_onnx(file, output, precision, threads, lengths=(), streams=1):
+    "Load a file into onnxruntime; `lengths` and `streams` are for OpenVINO only."
     session = onnx_session(file, threads, ['SkipLayerNormFusion'] if precision == 'int8' else [])
     import onnxruntime as ort
     quiet = ort.RunOptions()
@@ -77,14 +77,15 @@ def write_openvino(traced, file, precision, overflows):
     to_openvino(traced, file, precision)
 
 # %% ../../nbs/ship/engines.ipynb #eng00014
-def load_openvino(file, output, precision, threads, lengths=()):
+def load_openvino(file, output, precision, threads, lengths=(), streams=1):
     "Load a file into OpenVINO, with one infer request a thread; one text of one of `lengths` has a graph of its own."
     with needs_extra('openvino'): import openvino as ov
     core = ov.Core()
     ability, kind = _HALVES.get(precision, ('FP32', 'f32'))
     able = ability in core.get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
     hints = dict(PERFORMANCE_HINT='LATENCY', INFERENCE_PRECISION_HINT=kind if able else 'f32')
-    if threads: hints['INFERENCE_NUM_THREADS'] = threads
+    if threads: hints['INFERENCE_NUM_THREADS'] = threads*streams
+    if streams > 1: hints['NUM_STREAMS'] = streams
     fixed = {}
     with named_errors(file):
         read = core.read_model(str(file))

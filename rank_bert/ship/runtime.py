@@ -9,6 +9,7 @@ __all__ = ['Predictor', 'Cascade']
 
 # %% ../../nbs/ship/runtime.ipynb #dr000003
 import os, shutil, time, warnings
+from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral
 from pathlib import Path
 
@@ -32,14 +33,17 @@ class Predictor(TagsAndRanks):
             if 'cascade' in saved.manifest: cls = Cascade
         return super().__new__(cls)
 
+    workers = 1
     def __init__(self,
         folder:str|Path, # Exported folder
         threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
         lengths:tuple=(), # Tokens for which a single text has a graph of its own; OpenVINO only
+        workers:int=1, # Batches at the same time; several have one thread each
     ):
         saved = folder if isinstance(folder, SavedModel) else SavedModel(folder)
         self.folder = saved.path
         self.threads = threads
+        self.workers = check_count(workers, 'workers')
         m = self.settings = read_manifest(saved)
         engine = ENGINES.find(m['engine'])
         self.step = engine.step
@@ -51,10 +55,12 @@ class Predictor(TagsAndRanks):
                 "export with to='openvino'")
         auto = isinstance(threads, str) and check_name(threads, 'threads', ['auto']) == 'auto'
         threads = None if auto else check_count(threads, 'threads', none=True)
+        if workers > 1 and (threads or auto): raise ValueError(f'workers have one thread each: leave out threads, got {threads or "auto"}')
+        more = dict(streams=workers) if workers > 1 else {}
         with named_errors(file): self._prepare(m, Tokenizer.from_file(str(file)))
         model = self.folder/m['model']
         def load(n, lengths=self.lengths):
-            return engine.load(model, m['output'], m['precision'], n, lengths)
+            return engine.load(model, m['output'], m['precision'], 1 if more else n, lengths, **more)
         self._run_engine = load(threads)
         _warn_elsewhere(m)
         with named_errors(model):
@@ -82,28 +88,33 @@ class Predictor(TagsAndRanks):
             direction=m['truncation_side'])
 
     def __reduce__(self):
-        return type(self), (self.folder.absolute(), self.threads, self.lengths) # an engine stays here
+        return type(self), (self.folder.absolute(), self.threads, self.lengths, self.workers) # an engine stays here
 
     def __repr__(self):
         m = self.settings
-        return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens"
+        space = f", vectors of {m['space']['weights'][:8]}" if m.get('space') else ''
+        return f"{self.folder.name}: {m['kind']}, {m['engine']} {m['precision']}, at most {m['max_length']} tokens{space}"
 
     def _require(self, method):
         if (own := KINDS[self.kind].method) == method: return
         raise ValueError(f"{self.folder} holds a model for {self.kind.replace('_', ' ')}: call Predictor.{own}")
 
-    def _run(self, encodings, bs):
+    def _run(self, encodings, bs, tokens=None):
         "Run the graph on encoded texts of similar length; yield their numbers, and logits or embeddings."
         rows = [np.array([getattr(e, INPUTS[k]) for k in self.settings['inputs']], np.int32) for e in encodings]
-        order = sorted(range(len(rows)), key=lambda i: rows[i].shape[1])
-        for b in (order[i:i+bs] for i in range(0, len(order), bs)):
-            yield b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.step, self.lengths))
+        batches = _batches([o.shape[1] for o in rows], bs, tokens)
+        def run(b): return b, self._run_engine(_input_arrays([rows[i] for i in b], self.settings, self.step, self.lengths))
+        if self.workers == 1: yield from map(run, batches)
+        else:
+            with ThreadPoolExecutor(self.workers) as pool: yield from pool.map(run, batches)
 
-    def outputs(self, texts, bs=32, prompt=None):
+    def outputs(self, texts, bs=32, prompt=None, tokens=None, progress=None):
         """Run the graph on texts behind a prompt, or the default one: logits or embeddings, one row a text, and one a
         word and text for tags. Raise `ValueError` if one is not finite."""
         texts = text_rows(texts, 0 if self._tags else self.settings.get('texts'))
         bs = check_count(bs, 'bs')
+        check_count(tokens, 'tokens', none=True)
+        done = 0
         words = bool(self._tags and texts) and not isinstance(texts[0], str)
         res = [None]*len(texts)
         add = self.settings.get('prompt', '') if prompt is None else prompt
@@ -115,13 +126,15 @@ class Predictor(TagsAndRanks):
                 some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in some]
             batches = (some[i:i+64] for i in range(0, len(some), 64))
             encodings = [e for o in batches for e in self.tokenizer.encode_batch(o, is_pretokenized=words)]
-            for b, z in self._run(encodings, bs):
+            for b, z in self._run(encodings, bs, tokens):
                 check_answers(z, [texts[start+i] for i in b])
                 if not self._tags: res[[start+i for i in b]] = z
                 else:
                     for i, o in zip(b, z):
                         starts = self._starts(encodings[i], some[i])
                         res[start+i] = self._unpadded(o, len(starts))[starts == 1]
+                done += len(b)
+                if progress: progress(done)
         if not self._tags: return res
         z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
         for row, o in zip(z, res): row[:len(o)] = o
@@ -146,19 +159,21 @@ class Predictor(TagsAndRanks):
         "Give for each text the name of its label, a list of names where several hold, or the value of a regression."
         return [KINDS[self.kind].label(p, self.labels) for p in self.predict_proba(texts, bs)]
 
-    def encode(self, texts, bs=32, prompt=None):
-        "Give the embedding of each text, `(n, size)`."
+    def encode(self, texts, bs=32, prompt=None, tokens=None, progress=None):
+        """Give the embedding of each text, `(n, size)`: of `bs` texts at once, or as many as have `tokens` together;
+        `progress` is called with how many are done."""
         self._require('encode')
-        return self.outputs(texts, bs, prompt)
+        return self.outputs(texts, bs, prompt, tokens, progress)
 
-    def encode_query(self, texts, bs=32):
+    def encode_query(self, texts, bs=32, **kwargs):
         "Give the embedding of each query, behind the prompt for queries if there is one."
-        return self.encode(texts, bs, self.settings.get('prompts', {}).get('query'))
+        return self.encode(texts, bs, self.settings.get('prompts', {}).get('query'), **kwargs)
 
-    def encode_document(self, texts, bs=32):
+    def encode_document(self, texts, bs=32, **kwargs):
         "Give the embedding of each document, behind the prompt for documents if there is one."
         known = self.settings.get('prompts', {})
-        return self.encode(texts, bs, next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None))
+        prompt = next((known[k] for k in ('document', 'passage', 'corpus') if k in known), None)
+        return self.encode(texts, bs, prompt, **kwargs)
 
 # %% ../../nbs/ship/runtime.ipynb #dr000006
 INPUTS = dict(input_ids='ids', attention_mask='attention_mask', token_type_ids='type_ids') # our name, tokenizers' name
@@ -168,9 +183,9 @@ def write_manifest(
     folder:str|Path, # Folder whose files are complete
     settings:dict, # What `deploy.json` holds besides the hashes
 )->Path: # The manifest
-    "Write `deploy.json` with the SHA-256 of every file of a folder, and of what it holds itself."
+    "Write `deploy.json` with the SHA-256 of every file of a folder but its card, and of what it holds itself."
     folder = Path(folder)
-    files = sorted(f for f in folder.rglob('*') if f.is_file() and f != folder/MANIFEST)
+    files = sorted(f for f in folder.rglob('*') if f.is_file() and f not in (folder/MANIFEST, folder/'README.md')) # you may edit the card
     record = dict(settings, files={f.relative_to(folder).as_posix(): digest(f) for f in files})
     record['digest'] = digest(json_text(record, sort_keys=True))
     (folder/MANIFEST).write_text(json_text(record, indent=1) + '\n', encoding='utf-8')
@@ -212,6 +227,17 @@ def _input_arrays(rows, m, step=1, lengths=()):
         for k, v in zip(m['inputs'], o):
             x[k][i, at] = v
     return x
+
+# %% ../../nbs/ship/runtime.ipynb #btch0002
+def _batches(lengths, bs, tokens=None):
+    "Put texts of about one length together: `bs` of them, or as many as have `tokens` together."
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    if not tokens: return [order[i:i+bs] for i in range(0, len(order), bs)]
+    batches = []
+    for i in order:
+        if not batches or (len(batches[-1]) + 1)*lengths[i] > tokens: batches.append([])
+        batches[-1].append(i)
+    return [batches[i] for i in np.random.default_rng(0).permutation(len(batches))]
 
 # %% ../../nbs/ship/runtime.ipynb #4e2cf50b
 def run_longest(
@@ -256,14 +282,17 @@ def _warn_elsewhere(m, file='/proc/cpuinfo'):
     warnings.warn(f'this folder was made for {made} in {kind}, and here, on {here}, {happens}: export it for {here}')
 
 # %% ../../nbs/ship/runtime.ipynb #28thr002
+def own_cores()->int:
+    "Count the cores that this process may use."
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+
 def quickest_threads(
     load, # Function of a number of threads that returns a function of a dict of arrays
     x:dict, # Inputs to time
     cores:int=None, # Most threads; default: the cores that this process may use
 )->int: # Threads
     "Choose the fewest threads that answer about as fast as any."
-    own = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
-    cores, took = cores or own, {}
+    cores, took = cores or own_cores(), {}
     for n in sorted({1 << k for k in range(cores.bit_length()) if 1 << k < cores} | {cores}):
         run, times = load(n), []
         for _ in range(21):

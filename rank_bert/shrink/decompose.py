@@ -10,7 +10,7 @@ __all__ = ['decompose']
 # %% ../../nbs/shrink/decompose.ipynb #f9586617
 import inspect, torch, torch.nn as nn
 from ..checks import check_count, check_name
-from ..lowrank.linalg import Factors, damped_root, gram_svd, to_float64
+from ..lowrank.linalg import Factors, damped_root, gram_svd, product_svd, to_float64
 from ..lowrank.layers import LowRankLinear, check_finite, take_over
 from ..lowrank.plan import warn_break_even
 from ..registry import Registry
@@ -41,16 +41,16 @@ def svd(w, stats=None):
 
 # %% ../../nbs/shrink/decompose.ipynb #16afba0b
 def two_sided_factors(
-    w:torch.Tensor, # Matrix (m, n)
+    w, # Matrix (m, n), or two factors (m, r) and (r, n) of it
     left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
     right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
 )->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
     "Decompose `w` for the least weighted error."
-    a = to_float64(w)
+    a, down = map(to_float64, w) if isinstance(w, tuple) else (to_float64(w), None)
     lg, lc = (None if x is None else damped_root(x) for x in (left, right))
     if lg is not None: a = lg.T@a
-    if lc is not None: a = a@lc
-    u, s, v = gram_svd(a)
+    if lc is not None: a, down = (a@lc, None) if down is None else (a, down@lc)
+    u, s, v = gram_svd(a) if down is None else product_svd(a, down)
     if lg is not None:
         u = torch.linalg.solve_triangular(lg.T, u, upper=True)
     if lc is not None:
