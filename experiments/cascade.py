@@ -13,7 +13,7 @@ import numpy as np
 from embeddings import add_row
 from fastcore.script import call_parse
 from rank_bert.models.kinds import KINDS
-from rank_bert.ship.cascade import choose_share
+from rank_bert.ship.cascade import Seen, choose_share
 from rank_bert.ship.check import opened
 from rank_bert.ship.runtime import Predictor
 from rank_bert.shrink.guarantee import changed_answers
@@ -60,7 +60,7 @@ def main(
                     order = np.random.default_rng(seed).permutation(len(lines))
                     n = len(lines)//4
                     fit, aside, rest = ((margins[o], changed[o], wrong[o]) for o in (order[:n], order[n:2*n], order[2*n:]))
-                    try: t = choose_share(fit, aside, promise, .95).model
+                    try: t = choose_share(Seen(*fit), Seen(*aside), promise).model
                     except ValueError:
                         none += 1
                         continue

@@ -22,7 +22,7 @@ from ..data.search import is_search_folder, read_search
 from ..data.tables import check_columns, check_text_cols, find_text_cols, is_empty, read_data, read_file, read_tags, row_place, table_column
 from ..io import digest, expanded, json_text
 from ..lowrank.record import model_digest
-from ..models.folder import as_saved, check_kind
+from ..models.folder import MANIFEST, SavedModel, as_saved, check_kind
 from ..models.kinds import KINDS, by_group
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
@@ -157,7 +157,10 @@ def opened(
     path = isinstance(model, (str, os.PathLike))
     about = dict(name=Path(model).name if path else type(model).__name__)
     saved = None
-    if isinstance(model, Predictor): p = model
+    if isinstance(model, Predictor):
+        p = model
+        about['name'] = Path(p.folder).name
+        saved = SavedModel(p.folder) if (Path(p.folder)/MANIFEST).is_file() else None
     elif path and find_onnx(model):
         p = open_onnx(model, max_length)
         files = [p.folder, *p.folder.parent.glob(f'{p.folder.name}_data'), *p.folder.parent.glob(f'{p.folder.name}.data')]

@@ -308,8 +308,8 @@ class Cascade(Predictor):
     def __init__(self,
         folder:str|Path, # Folder that `Cascade.save` wrote
         threads:int|str=None, # As for `Predictor`, of each model
-        lengths:tuple=(), # As for `Predictor`
-        workers:int=1, # As for `Predictor`
+        lengths:tuple=(), # As for `Predictor`, and so are workers
+        workers:int=1,
     ):
         saved = folder if isinstance(folder, SavedModel) else SavedModel(folder)
         settings = read_manifest(saved)
@@ -362,7 +362,7 @@ class Cascade(Predictor):
         if sent.any(): z[sent] = self.dense.outputs([o for o, unsure in zip(texts, sent) if unsure], bs, prompt)
         return z, sent
 
-    def outputs(self, texts, bs=32, prompt=None, **kwargs):
+    def outputs(self, texts, bs=32, prompt=None):
         "Give the logits of texts. Those of which the small model is unsure go to the dense one together."
         return self._ask(texts, bs, prompt)[0]
 
@@ -387,6 +387,8 @@ class Cascade(Predictor):
             if not (Path(p.folder)/MANIFEST).is_file():
                 raise ValueError(f'{p.folder} is no exported folder, and a promise is about the engine that was tested: '
                     'export it, and make the cascade of what you exported')
+            if read_manifest(SavedModel(p.folder)) != p.settings:
+                raise ValueError(f'{p.folder} holds another model than the one that was tested: make the cascade again')
         place = {k: f"{k}/{p.settings['model']}" for k, p in stages.items()}
         m = self.settings | dict(model=place['small'], behind=place['dense'], tokenizer='small/tokenizer.json')
         out = expanded(folder)
