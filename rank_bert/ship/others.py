@@ -159,7 +159,7 @@ def find_static(
 )->SavedModel: # None if it is none of model2vec
     "Find a folder that model2vec wrote."
     saved = SavedModel(path)
-    return saved if saved.path.is_dir() and saved.config.get('model_type') == 'model2vec' else None
+    return saved if saved.path.is_dir() and not saved.exported and saved.config.get('model_type') == 'model2vec' else None
 
 def open_static(
     saved:SavedModel, # Folder that model2vec wrote

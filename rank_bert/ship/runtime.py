@@ -27,13 +27,13 @@ from .tags import TagsAndRanks
 class Predictor(TagsAndRanks):
     "Answers texts from an exported folder, with one inference engine."
     at_once = 4096 # texts that are tokenised and sorted together
+    workers = 1
     def __new__(cls, folder=None, *args, **kwargs):
         if cls is Predictor and folder is not None:
             saved = folder if isinstance(folder, SavedModel) else SavedModel(folder)
             if 'cascade' in saved.manifest: cls = Cascade
         return super().__new__(cls)
 
-    workers = 1
     def __init__(self,
         folder:str|Path, # Exported folder
         threads:int|str=None, # Threads of the engine, 'auto' for as many as help one text; default: one a core
@@ -308,15 +308,17 @@ class Cascade(Predictor):
     def __init__(self,
         folder:str|Path, # Folder that `Cascade.save` wrote
         threads:int|str=None, # As for `Predictor`, of each model
-        lengths:tuple=(), # As for `Predictor`
+        lengths:tuple=(), # As for `Predictor`, and so are workers
+        workers:int=1,
     ):
         saved = folder if isinstance(folder, SavedModel) else SavedModel(folder)
         settings = read_manifest(saved)
-        small, dense = (Predictor(saved.path/o, threads, lengths) for o in ('small', 'dense'))
+        small, dense = (Predictor(saved.path/o, threads, lengths, workers) for o in ('small', 'dense'))
         self._join(settings, small, dense)
         self.folder = saved.path
         self.threads = threads
         self.lengths = lengths
+        self.workers = workers
 
     def _join(self, settings, small, dense):
         "Take over a manifest and two predictors."
@@ -385,6 +387,8 @@ class Cascade(Predictor):
             if not (Path(p.folder)/MANIFEST).is_file():
                 raise ValueError(f'{p.folder} is no exported folder, and a promise is about the engine that was tested: '
                     'export it, and make the cascade of what you exported')
+            if read_manifest(SavedModel(p.folder)) != p.settings:
+                raise ValueError(f'{p.folder} holds another model than the one that was tested: make the cascade again')
         place = {k: f"{k}/{p.settings['model']}" for k, p in stages.items()}
         m = self.settings | dict(model=place['small'], behind=place['dense'], tokenizer='small/tokenizer.json')
         out = expanded(folder)
