@@ -143,10 +143,7 @@ class TrainedSweep(Sweep):
         self.source = str(data) if one_file else 'texts'
         task = Path(data).stem if one_file else 'texts'
         super().__init__(task, models, fit=Fit(epochs=0), rows=Rows(n_train=n_train), **kwargs)
-        for o in self.beside:
-            both = in_pytorch(next(iter(found.values()))), opened(o, kind=kind)[0]
-            one_kind(*both)
-            if self.kind.embeds and not self.search: same_width(*both)
+        self._check_beside(next(iter(found.values())))
         if self.search: return
         for m in found.values(): self._check_labels(Encoder(m).base.config)
         for o in self.seeds:
@@ -155,6 +152,13 @@ class TrainedSweep(Sweep):
                 raise ValueError(f'{len(score)} different texts are too few to score on, since each needs ten '
                                  f'neighbours: give {LEAST} or more, better several hundred')
             if not learn: raise ValueError('no texts are left to learn from: all of them are among those to score on')
+
+    def _check_beside(self, dense):
+        "Raise `ValueError` for a model of somebody else that answers in another way."
+        for o in self.beside:
+            both = in_pytorch(dense), opened(o, kind=self.asked_kind)[0]
+            one_kind(*both)
+            if self.kind.embeds and not self.search: same_width(*both)
 
     def _data_folder(self, task): pass
 
