@@ -183,9 +183,9 @@ def write_manifest(
     folder:str|Path, # Folder whose files are complete
     settings:dict, # What `deploy.json` holds besides the hashes
 )->Path: # The manifest
-    "Write `deploy.json` with the SHA-256 of every file of a folder but its card, and of what it holds itself."
+    "Write `deploy.json` with the SHA-256 of every file of a folder but its cards, and of what it holds itself."
     folder = Path(folder)
-    files = sorted(f for f in folder.rglob('*') if f.is_file() and f not in (folder/MANIFEST, folder/'README.md')) # you may edit the card
+    files = sorted(f for f in folder.rglob('*') if f.is_file() and f != folder/MANIFEST and f.name != 'README.md') # you may edit cards
     record = dict(settings, files={f.relative_to(folder).as_posix(): digest(f) for f in files})
     record['digest'] = digest(json_text(record, sort_keys=True))
     (folder/MANIFEST).write_text(json_text(record, indent=1) + '\n', encoding='utf-8')
