@@ -87,7 +87,7 @@ def bench(
     budgets:comma_list(Fraction)=None, # Fractions of the linear weights to keep (infer; default: 0.5,0.2)
     multiple_of:Count=None, # Choose ranks that are multiples of this (infer; default: 1)
     backends:comma_list(str)=None, # Of torch, onnx and openvino (infer; default: those that are installed)
-    precisions:comma_list(str)=None, # Of fp32, bf16, fp16 and int8 (infer; default: fp32,bf16,int8)
+    precisions:comma_list(str)=None, # Of fp32, bf16, fp16, int8 and static (infer; default: fp32,bf16,int8)
     sizes:comma_list(str)=None, # Texts x tokens of batches (infer; default: 1x32,32x64)
     latency:Latency.include('repeats')=Latency(),
 ): # Data frame, one row a contender

@@ -265,6 +265,19 @@ def needs_extra(
     except ModuleNotFoundError as e:
         raise ImportError(f"{e.name} is not installed: pip install 'rank_bert[{extra}]', or {e.name} alone") from None
 
+# %% ../nbs/io.ipynb #io-hid-2
+@contextmanager
+def hide_module(
+    name:str, # Of a package
+):
+    "Import in the block as if a package were not installed."
+    before = {k: v for k, v in sys.modules.items() if k == name}
+    sys.modules[name] = None
+    try: yield
+    finally:
+        del sys.modules[name]
+        sys.modules.update(before)
+
 # %% ../nbs/io.ipynb #io-dig-2
 def digest(
     *what, # `Path`s of files or folders to read, texts, bytes or contiguous arrays, and records to write as JSON

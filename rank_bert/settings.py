@@ -336,7 +336,7 @@ class Output(Settings):
 class ExportConfig(Settings):
     "The form in which a model is exported."
     to:name_in('auto', ENGINES.names, 'web')='auto' # Engine; auto takes the fastest here, web is onnx and a page
-    precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch
+    precision:name_in('auto', precisions)='auto' # auto takes the fastest that agrees with PyTorch; static, for documents, calibrates on texts
     processor:one_of('cpu-avx2', 'cpu-vnni', 'cpu-bf16')=None # Where it will run (default: here)
     max_divergence:Positive=.01 # Largest mean divergence (nats, or 1 - cosine) that auto accepts, with 1 label in 100 changed
 

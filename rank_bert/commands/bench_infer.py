@@ -48,7 +48,8 @@ def model_runs(
                 if b == 'torch':
                     runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
                 else:
-                    runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p)
+                    x = {k: v.numpy() for k, v in graph.sample(1, 32).items()} # for the time ranges do not matter
+                    runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p, [x])
     return runs
 
 # %% ../../nbs/commands/bench_infer.ipynb #bi000011
@@ -57,7 +58,7 @@ def bench_infer(
     budgets:tuple=(0.5, 0.2), # Fractions of the encoder's linear weights to keep
     sizes:tuple=('1x32', '32x64'), # Texts x tokens of the batches
     backends:tuple=None, # Of 'torch', 'onnx' and 'openvino'; default: those that are installed
-    precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16' and 'int8'
+    precisions:tuple=('fp32', 'bf16', 'int8'), # Of 'fp32', 'bf16', 'fp16', 'int8' and 'static'
     multiple_of:int=1, # Choose ranks that are multiples of this
     repeats:int=3, # Turns
     progress:bool=True, # Show a progress bar?

@@ -48,7 +48,7 @@ def texts_to_compare(
 def export(
     folder:Saved, # Folder of a saved model: a classifier, a regression, or an encoder of sentences
     form:ExportConfig=ExportConfig(),
-    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', 'kind', texts='Texts to compare on (default: of its fine-tuning)')=Rows(),
+    rows:Rows.include('max_length', 'tokenizer', 'text_cols', 'label_col', 'kind', texts='Texts to compare and calibrate on (default: of its fine-tuning)')=Rows(),
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers of --dense that may change (default: no guarantee)')=CompressConfig(),
@@ -62,10 +62,11 @@ def export(
     was = folder.path.resolve()
     out = out_folder(output.out or was.with_name(f'{was.name}-{form.to}'), output.overwrite)
     from rank_bert.ship.export import export as write
-    tried = config.max_changed or 'auto' in (form.to, form.precision)
+    tried = config.max_changed or 'auto' in (form.to, form.precision) or form.precision == 'static'
     compared = None
     if tried:
-        compared = texts_to_compare(folder, rows.texts, None if config.max_changed else 256, rows.text_cols, rows.label_col)
+        most = 256 if latency.latency_batch == 1 and form.precision != 'static' else 600
+        compared = texts_to_compare(folder, rows.texts, None if config.max_changed else most, rows.text_cols, rows.label_col)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')

@@ -67,7 +67,7 @@ def _prepared(architecture, device):
     def sample(bs, n):
         x = {k: torch.ones_like(v) if k == 'attention_mask' else v for k, v in graph.sample(bs, n).items()}
         return {k: v.numpy() if engine else v.to(device) for k, v in x.items()}
-    if engine: return in_engine(partial(to_onnx, graph), graph.outputs[0], *engine), sample
+    if engine: return in_engine(partial(to_onnx, graph), graph.outputs[0], *engine, [sample(1, 32)]), sample
     hf = hf.to(device)
     return lambda x: hf(**x), sample
 

@@ -37,14 +37,15 @@ def _layer_in_engine(layer, to, precision):
             for k, n in (('x', layer.in_features), ('y', layer.out_features))]
     versions = dict(opset_imports=[helper.make_opsetid('', 18)], ir_version=10)
     m = helper.make_model(helper.make_graph(nodes, 'layer', *ends, values), **versions)
-    run = in_engine(lambda file: onnx.save(m, str(file)), 'y', to, precision)
+    sample = dict(x=torch.randn(64, layer.in_features).numpy())
+    run = in_engine(lambda file: onnx.save(m, str(file)), 'y', to, precision, [sample])
     return lambda x: run(dict(x=x.numpy()))
 
 # %% ../../nbs/ship/cost.ipynb #dc000011
 def engine_latency(
     model:nn.Module, # A transformers model, or any module that contains one
     to:str='onnx', # Engine: 'onnx' or 'openvino'
-    precision:str='fp32', # 'fp32', 'bf16', 'fp16' or 'int8'
+    precision:str='fp32', # 'fp32', 'bf16', 'fp16', 'int8' or 'static'
     **kwargs, # For `measure_latency`, such as tokens=64 for one text at a time
 )->LatencyTable: # One entry for each shape among the linear layers
     "Time the linear layers of a model in an inference engine on this machine."
@@ -60,9 +61,9 @@ def engine_latency(
         return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
     def whole(model, bs, length):
         graph = TextGraph(model)
-        engine = in_engine(partial(to_onnx, graph), graph.outputs[0], to, precision)
         x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
         x['attention_mask'][:] = 1
+        engine = in_engine(partial(to_onnx, graph), graph.outputs[0], to, precision, [x])
         return partial(engine, x)
     times = measure([l.shape for l in linears(model)]).times
     tiles = 32 if precision == 'bf16' else 1

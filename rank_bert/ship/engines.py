@@ -12,7 +12,7 @@ import shutil, threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..io import needs_extra
+from ..io import hide_module, needs_extra
 from ..models.folder import file_bytes, named_errors
 from ..registry import ENGINES
 
@@ -23,13 +23,15 @@ class Engine:
     name:str # As in `to=`
     package:str # Python package that runs it
     extra:str # Extra of `rank_bert` that brings the package
-    precisions:tuple # Of 'fp32', 'bf16', 'fp16' and 'int8', those that are worth it on a CPU
+    precisions:tuple # Of 'fp32', 'bf16', 'fp16', 'int8' and 'static', those that are worth it on a CPU
     graph:str # File of the graph in an exported folder
-    write:callable # Called with the float32 ONNX graph, the file, the precision, and whether sums of int8 may overflow
+    write:callable # Called with the float32 ONNX graph, the file, the precision, whether sums of int8 may overflow, and batches to calibrate on
     load:callable # Called with file, name of the output, precision, threads, lengths, for several workers `streams`; gives a function of a dict of arrays
     step:int=1 # Lengths of batches are multiples of this
     needs:tuple=() # Precisions that are no faster than fp32 where `INSTRUCTIONS` for them are missing
     elsewhere:dict=field(default_factory=dict) # Precision -> what happens where these are missing
+    floats:dict=field(default_factory=dict) # Precision -> type, as the engine calls it, of what is not in int8: norms, softmax, GELU, sums; default: float32
+    calibrated:dict=field(default_factory=dict) # Precision that needs texts -> package that writes it, of the extra of that name
 
     def graph_bytes(self,
         folder:str|Path, # Exported folder
@@ -38,7 +40,7 @@ class Engine:
         return file_bytes((Path(folder)/self.graph).parent)
 
 # %% ../../nbs/ship/engines.ipynb #eng00008
-def write_onnx(traced, file, precision, overflows):
+def write_onnx(traced, file, precision, overflows, batches=()):
     "Write a float32 ONNX graph for onnxruntime."
     if precision == 'int8':
         from rank_bert.ship.onnx import quantize_onnx
@@ -68,21 +70,20 @@ ENGINES['onnx'] = Engine('onnx', 'onnxruntime', 'onnx', ('fp32', 'int8'), 'onnx/
     elsewhere=dict(int8='its sums of products may overflow, and answers change'))
 
 # %% ../../nbs/ship/engines.ipynb #eng00013
-# what a processor must be able to do, and OpenVINO's name
-_HALVES = dict(bf16=('BF16', 'bf16'), fp16=('FP16', 'f16'), int8=('BF16', 'bf16'))
+_ABILITIES = dict(bf16='BF16', f16='FP16') # what OpenVINO calls them, and what a processor must be able to do
 
-def write_openvino(traced, file, precision, overflows):
+def write_openvino(traced, file, precision, overflows, batches=()):
     "Convert a float32 ONNX graph to OpenVINO."
     from rank_bert.ship.openvino import to_openvino
-    to_openvino(traced, file, precision)
+    to_openvino(traced, file, precision, overflows, batches)
 
 # %% ../../nbs/ship/engines.ipynb #eng00014
 def load_openvino(file, output, precision, threads, lengths=(), streams=1):
     "Load a file into OpenVINO, with one infer request a thread; one text of one of `lengths` has a graph of its own."
-    with needs_extra('openvino'): import openvino as ov
+    with needs_extra('openvino'), hide_module('openvino_telemetry'): import openvino as ov
     core = ov.Core()
-    ability, kind = _HALVES.get(precision, ('FP32', 'f32'))
-    able = ability in core.get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
+    kind = ENGINES['openvino'].floats.get(precision)
+    able = _ABILITIES.get(kind) in core.get_property('CPU', 'OPTIMIZATION_CAPABILITIES')
     hints = dict(PERFORMANCE_HINT='LATENCY', INFERENCE_PRECISION_HINT=kind if able else 'f32')
     if threads: hints['INFERENCE_NUM_THREADS'] = threads*streams
     if streams > 1: hints['NUM_STREAMS'] = streams
@@ -106,6 +107,7 @@ def load_openvino(file, output, precision, threads, lengths=(), streams=1):
         return requests[key].infer(x)[output]
     return run
 
-ENGINES['openvino'] = Engine('openvino', 'openvino', 'openvino', ('fp32', 'bf16', 'fp16', 'int8'),
+ENGINES['openvino'] = Engine('openvino', 'openvino', 'openvino', ('fp32', 'bf16', 'fp16', 'int8', 'static'),
     'openvino/openvino_model.xml', write_openvino, load_openvino, step=8, needs=('bf16',),
-    elsewhere=dict(bf16='it computes in float32', int8='it may be slower than in fp32'))
+    elsewhere=dict(bf16='it computes in float32', int8='it may be slower than in fp32', static='its sums of products may overflow, and answers change'),
+    floats=dict(bf16='bf16', fp16='f16', int8='bf16'), calibrated=dict(static='nncf'))

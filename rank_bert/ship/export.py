@@ -32,7 +32,7 @@ from ..io import check_new, expanded, json_object, json_text, needs_extra, new_f
 from ..models.embedder import pooling_of, prompted
 from ..models.encoder import Encoder, is_a
 from ..models.kinds import KINDS, by_group, check_whole
-from ..models.batches import check_data
+from ..models.batches import are_texts, check_data, split_batch
 from ..models.opener import Model, get_tokenizer, open_model, quiet_transformers
 from ..models.folder import MANIFEST, MANIFEST_VERSION, as_saved, check_length, file_bytes
 from ..models.sizes import parameter_parts
@@ -52,7 +52,7 @@ def export(
     folder:str|Path=None, # Folder to write
     form:ExportConfig=ExportConfig(),
     max_length:int=None, # Longest text in tokens; default: as in training, or else 128
-    texts=None, # Texts or pairs to compare predictions on, for 'auto'; default: sentences of the sample data
+    texts=None, # Texts or pairs to compare predictions on, for 'auto', and to calibrate on, for 'static'; default: sentences of the sample data
     latency:Latency.exclude('repeats')=Latency(latency_batch=1, latency_length=32),
     config:CompressConfig.include('confidence', 'tolerance',
         max_changed='Largest share of answers that may change, tested on texts (default: any)')=CompressConfig(),
@@ -71,13 +71,14 @@ def export(
     if config.max_changed:
         truth = open_truth(source, dense, max_length)
         texts, earlier = texts_to_test(source, texts)
+    candidates, batches, texts = texts_to_calibrate(source, candidates, texts, size[0], form.precision)
     graph = graph_to_export(source, form.to)
     with new_folder(out, overwrite, checked=True) as tmp:
         hidden = tmp.parent # gone with the block
         traced = hidden/'model.onnx'
         runs = trace_graph(graph, traced, dict(candidates))
         folders = {k: hidden/'-'.join(k) for k in candidates}
-        settings = write_candidates(source, graph, traced, folders, texts, size, form.processor)
+        settings = write_candidates(source, graph, traced, folders, texts, size, form.processor, batches)
         kept = check_guarantee(truth, folders, texts, config, size[0], earlier) if config.max_changed else folders
         if len(candidates) > 1:
             best, measured = choose_candidate(folders, kept, graph, texts, size, form, config)
@@ -115,7 +116,7 @@ def why_not(to:str, precision:str, processor:str=None)->str: # None if there is 
     "Explain why an engine is slower in a precision than in fp32 on a processor."
     if precision not in ENGINES[to].precisions:
         others = ' or '.join(k for k, v in ENGINES.items() if precision in v.precisions)
-        return f"{to} is slower in {precision} than in fp32 on a CPU: choose {others}"
+        return f"{to} gains nothing from {precision} on a CPU: choose {others}"
     if precision not in ENGINES[to].needs or not lacking(precision, processor): return None
     return f"{precision} needs {' or '.join(INSTRUCTIONS[precision])}, and {processor or 'this processor'} has none of them"
 
@@ -211,10 +212,11 @@ def write_graph(
     to:str, # Name in `ENGINES`
     precision:str, # One of its precisions
     processor:str=None, # Where it will run: a name in `PROCESSORS`; default: here
+    batches:list=(), # Inputs to calibrate on, dicts of arrays
 ):
     "Write a graph for an engine, in a precision."
     file.parent.mkdir(parents=True)
-    ENGINES[to].write(traced, file, precision, lacking('int8', processor))
+    ENGINES[to].write(traced, file, precision, lacking('int8', processor), batches)
 
 # %% ../../nbs/ship/export.ipynb #lean1a02
 def in_engine(
@@ -222,13 +224,14 @@ def in_engine(
     output:str, # Name of its output
     to:str, # Name in `ENGINES`
     precision:str, # One of its precisions
+    batches:list=(), # Inputs to calibrate on, dicts of arrays
 ): # Function of a dict of arrays; the files go when it does
     "Load a graph into an engine, in a precision."
     place = tempfile.TemporaryDirectory()
     traced = Path(place.name)/'traced.onnx'
     file = Path(place.name)/ENGINES[to].graph
     write(traced)
-    write_graph(traced, file, to, precision)
+    write_graph(traced, file, to, precision, batches=batches)
     run = ENGINES[to].load(file, output, precision, torch.get_num_threads())
     return lambda x, place=place: run(x)
 
@@ -288,7 +291,7 @@ def _write_modules(source, graph, folder):
     (folder/'modules.json').write_text(json_text(modules, indent=1), encoding='utf-8')
 
 # %% ../../nbs/ship/export.ipynb #exp0w002
-def write_candidate(source, graph, traced, folder, to, precision, processor):
+def write_candidate(source, graph, traced, folder, to, precision, processor, batches):
     "Fill a folder for a `Predictor`, from the float32 ONNX graph `traced`; return what its manifest holds."
     if is_a(source.model, 'BaseModel'): _write_modules(source, graph, folder) # of sentence-transformers
     config = copy.deepcopy(graph.enc.config)
@@ -302,9 +305,10 @@ def write_candidate(source, graph, traced, folder, to, precision, processor):
     tokenizer.save_pretrained(folder)
     tokenizer.backend_tokenizer.save(str(folder/'tokenizer.json'), pretty=False)
     file = ENGINES[to].graph
-    write_graph(traced, folder/file, to, precision, processor)
+    write_graph(traced, folder/file, to, precision, processor, batches)
     settings = _settings(source, graph) | dict(version=MANIFEST_VERSION, engine=to, model=file, precision=precision,
         made_for=processor or this_processor(), settings=source.settings, rank_bert=untold, bytes=part_bytes(folder/file, graph.model))
+    if precision in ENGINES[to].calibrated: settings['calibrated'] = len(batches)
     seal(folder, settings)
     return settings
 
@@ -408,7 +412,7 @@ def tries_seconds(
     each = timed_call(partial(pytorch_engine(graph), x))/size[0]
     return n*took + (n + 2)*each*((256 if texts is None else len(texts)) + 21*size[0]) # 21 turns
 
-def write_candidates(source, graph, traced, folders, texts, size, processor): # candidate -> what its manifest holds
+def write_candidates(source, graph, traced, folders, texts, size, processor, batches): # candidate -> what its manifest holds
     "Fill the folder of each candidate, and say after the first how long all take."
     res, start = {}, time.perf_counter()
     for k, f in folders.items():
@@ -416,7 +420,7 @@ def write_candidates(source, graph, traced, folders, texts, size, processor): # 
             seconds = tries_seconds(graph, time.perf_counter() - start, len(folders), texts, size)
             named = ', '.join(map('-'.join, folders))
             say_duration(seconds, f'{len(folders)} engines and precisions, as {named}', 'one that you name, or fewer texts')
-        res[k] = write_candidate(source, graph, traced, f, *k, processor)
+        res[k] = write_candidate(source, graph, traced, f, *k, processor, batches)
     return res
 
 # %% ../../nbs/ship/export.ipynb #18364c9b
@@ -432,6 +436,9 @@ def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine 
 # %% ../../nbs/ship/export.ipynb #de000025
 def list_candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
+    needs = {p: package for o in ENGINES.values() for p, package in o.calibrated.items() if not find_spec(package)}
+    if package := needs.get(precision):
+        raise ImportError(f"{package} is not installed: pip install 'rank_bert[{precision}]', or {package} alone")
     if to != 'auto' and precision != 'auto':
         if precision not in ENGINES[to].precisions: raise ValueError(why_not(to, precision))
         if less := why_not(to, precision, processor): warnings.warn(f'{less}: the folder answers, but more slowly')
@@ -444,11 +451,49 @@ def list_candidates(to, precision, processor=None):
         warnings.warn(f"'auto' times on this processor, {here}, what will run on {processor}: name engine and "
             'precision')
     pairs = [(e, p) for e in engines for p in ENGINES[e].precisions if precision in (p, 'auto')]
-    found = [k for k in pairs if not why_not(*k, processor)]
+    found = [(e, p) for e, p in pairs if p not in needs and not why_not(e, p, processor)]
     if found: return found
     if pairs: raise ValueError(why_not(*pairs[0], processor))
     extra = next(v.extra for v in ENGINES.values() if precision in v.precisions)
     raise ValueError(f"no engine that is installed computes in {precision}: pip install 'rank_bert[{extra}]'")
+
+# %% ../../nbs/ship/export.ipynb #exstat02
+CALIBRATE, LEAST_CALIBRATE = 300, 32 # texts to calibrate on, at most and at least
+
+def inputs_of(
+    source, # `Source`
+    texts:list, # Texts, pairs or lists of words; or batches of one text
+)->list: # Dicts of arrays
+    "Make the inputs of a graph, one text at a time."
+    p = in_pytorch(source)
+    if not are_texts(texts):
+        return [{k: x[k].cpu().numpy() for k in p.settings['inputs']} for x, _ in map(split_batch, texts)]
+    seen = []
+    def run(x):
+        seen.append(x)
+        shape = x['input_ids'].shape[:1 + p._tags]
+        return np.zeros((*shape, p.size), np.float32)
+    p._run_engine = run
+    p.outputs(texts, 1)
+    return seen
+
+def texts_to_calibrate(source, candidates, texts, bs, precision): # candidates, batches to calibrate on, and the other texts
+    "Set texts aside to calibrate on, if a candidate needs them; leave it out of those of 'auto' for a single text, or without texts."
+    calibrated = [(e, p) for e, p in candidates if p in ENGINES[e].calibrated]
+    if not calibrated: return candidates, [], texts
+    n, rest, some = CALIBRATE, texts, []
+    if source.enc.kind == 'ranking' and texts: n = 1 + n*len({o[0] for o in texts})//len(texts) # queries
+    if len(texts or ()) >= 2*LEAST_CALIBRATE: rest, some = set_aside(texts, n, kind=source.enc.kind)
+    named = ', '.join(' '.join(k) for k in calibrated)
+    why = None
+    if len(some) < LEAST_CALIBRATE:
+        why = (f"{named} learns from texts like those that the model will read, and of {len(texts or ())} it may take {len(some)}: "
+               f"pass {2*LEAST_CALIBRATE} or more, better {2*CALIBRATE}, as {option('texts')}")
+    if why and precision != 'auto': raise ValueError(why)
+    if precision == 'auto' and bs == 1: why = f"{named} is for batches of documents: try it by {option('latency_batch')} 16 and {option('latency_length')} 256"
+    if not why: return candidates, inputs_of(source, some[:CALIBRATE]), rest
+    print(f'not tried: {why}')
+    return [k for k in candidates if k not in calibrated], [], texts
 
 # %% ../../nbs/ship/export.ipynb #exp0w005
 def graph_to_export(source, to):
@@ -502,7 +547,8 @@ def compare_speed(
         trace_graph(graph, traced, dict(candidates))
         folders = {k: Path(tmp)/'-'.join(k) for k in candidates}
         n, length = sizes[-1]
-        write_candidates(source, graph, traced, folders, [], (-(-n//4), length), None) # which counts 21 turns, and batches take 5
+        x = {k: v.numpy() for k, v in graph.sample(1, length).items()} # for the time the ranges do not matter
+        write_candidates(source, graph, traced, folders, [], (-(-n//4), length), None, [x]) # which counts 21 turns, and batches take 5
         predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
         for n, length in sizes:
             for k, took in engine_times(predictors, graph, n, length, 20 if n == 1 else 4).items():

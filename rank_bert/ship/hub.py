@@ -38,6 +38,7 @@ def export_card(
                  labels=', '.join(m['labels']), **{'longest text': f"{m['max_length']} tokens"})
     for k, (now, *dense) in m['bytes'].items():
         facts[f'bytes, {k}'] = f'{now:,}' + ''.join(f' (dense, float32: {o:,})' for o in dense)
+    if m.get('calibrated'): facts['calibrated on'] = f"{m['calibrated']} texts"
     if m.get('guarantee'): facts['guarantee'] = m['guarantee']['says']
     rows = '\n'.join(f'| {k} | {v} |' for k, v in facts.items() if v)
     use = _USE.format(**m, method=method)

@@ -1,4 +1,4 @@
-"""Convert an ONNX graph to OpenVINO, in float32, in half the size, or in int8.
+"""Convert an ONNX graph to OpenVINO, in float32, in half the size, in int8, or with activations in int8, too.
 
 Docs: https://rank-bert.github.io/rank_bert/ship/openvino.html.md"""
 
@@ -8,12 +8,15 @@ Docs: https://rank-bert.github.io/rank_bert/ship/openvino.html.md"""
 __all__ = []
 
 # %% ../../nbs/ship/openvino.ipynb #do000003
+import logging
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 
 from .onnx import LEAST_INT8, LEAST_ROWS, int8_rows
-from ..io import digest, needs_extra
+from ..io import digest, hide_module, needs_extra
 
 # %% ../../nbs/ship/openvino.ipynb #do000010
 def name_weights(
@@ -31,26 +34,61 @@ def name_weights(
             name = known.get((node.data.shape, digest(np.ascontiguousarray(node.data))))
             if name: node.friendly_name = name
 
+def weights_of(
+    model, # From `openvino.convert_model`
+): # Node, number of its input, and the constant there
+    "Yield the products with a weight and the look-ups in a table."
+    for node in model.get_ordered_ops():
+        i = dict(MatMul=1, Gather=0).get(node.get_type_name())
+        if i is None: continue
+        weight = node.input_value(i).get_node()
+        if weight.get_type_name() == 'Constant': yield node, i, weight
+
+def is_large(weight, i): # a constant, and 1 for that of a product
+    "Tell whether a weight is worth int8."
+    shape = list(weight.get_output_shape(0))
+    return len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= LEAST_ROWS)
+
 def to_openvino(
     source:str|Path, # ONNX graph, from `to_onnx`
     file:str|Path, # File to write, .xml; the weights go into a .bin beside it
-    precision:str='fp32', # 'fp32', 'bf16', 'fp16' or 'int8'
+    precision:str='fp32', # 'fp32', 'bf16', 'fp16', 'int8' or 'static'
+    overflows:bool=False, # For `round_activations`, and so are the batches
+    batches:list=(),
 ):
     "Convert an ONNX graph to OpenVINO."
-    with needs_extra('openvino'):
+    with needs_extra('openvino'), hide_module('openvino_telemetry'):
         import openvino as ov
         from openvino import opset13 as op
     model = ov.convert_model(str(source))
     name_weights(model, source)
-    for node in model.get_ordered_ops() if precision == 'int8' else ():
-        i = dict(MatMul=1, Gather=0).get(node.get_type_name())
-        if i is None or (old := node.input_value(i).get_node()).get_type_name() != 'Constant':
-            continue
-        shape = list(old.get_output_shape(0))
-        large = len(shape) == 2 and (min(shape) >= LEAST_INT8 if i else shape[0] >= LEAST_ROWS)
-        if not large or old.get_element_type().to_string() != 'f32': continue
+    if precision == 'static': model = round_activations(model, batches, overflows)
+    for node, i, old in weights_of(model) if precision == 'int8' else ():
+        if not is_large(old, i) or old.get_element_type().to_string() != 'f32': continue
         q, scale = int8_rows(old.data, int(i == 0 or node.get_attributes()['transpose_b']))
         weight = op.multiply(op.convert(op.constant(q, name=f'{old.friendly_name}_int8'), 'f32'),
                              op.constant(scale, name=f'{old.friendly_name}_scale'))
         node.input(i).replace_source_output(weight.output(0))
     ov.save_model(model, str(file), compress_to_fp16=precision in ('bf16', 'fp16'))
+
+# %% ../../nbs/ship/openvino.ipynb #do0stat2
+def round_activations(
+    model, # From `openvino.convert_model`, whose weights have names
+    batches:list, # Inputs, dicts of arrays, to learn the ranges from
+    overflows:bool=False, # 7 bits a weight, where a processor without VNNI would overflow with 8?
+): # The model with weights and activations in int8
+    "Round weights, and activations within fixed ranges."
+    with needs_extra('static'), hide_module('openvino_telemetry'): import nncf
+    nncf.set_log_level(logging.ERROR)
+    names = {node.friendly_name: weight.friendly_name for node, _, weight in weights_of(model)}
+    thin = [node.friendly_name for node, i, weight in weights_of(model) if i and not is_large(weight, i)]
+    fix = nncf.OverflowFix.ENABLE if overflows else nncf.OverflowFix.DISABLE
+    with redirect_stdout(StringIO()): # its bars
+        model = nncf.quantize(model, nncf.Dataset(batches), subset_size=len(batches), model_type=nncf.ModelType.TRANSFORMER,
+            ignored_scope=nncf.IgnoredScope(names=thin), advanced_parameters=nncf.AdvancedQuantizationParameters(overflow_fix=fix))
+    for node in model.get_ops():
+        if name := names.get(node.friendly_name):
+            weight = node.input_value(int(node.get_type_name() == 'MatMul')).get_node()
+            while weight.get_input_size(): weight = weight.input_value(0).get_node() # int8, converted, times its scale
+            weight.friendly_name = name
+    return model

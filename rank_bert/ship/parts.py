@@ -1,4 +1,4 @@
-"""End a recipe in an inference engine: `fp32`, `bf16`, `fp16` and `int8`.
+"""End a recipe in an inference engine: `fp32`, `bf16`, `fp16`, `int8` and `static`.
 
 Docs: https://rank-bert.github.io/rank_bert/ship/parts.html.md"""
 
@@ -16,7 +16,7 @@ import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
 from .engines import ENGINES
-from .export import check_exportable, check_ids, export
+from .export import CALIBRATE, check_exportable, check_ids, export
 from .runtime import Predictor
 from ..models.answers import KINDS
 from ..models.batches import are_texts
@@ -66,7 +66,11 @@ def _exported(engine, precision):
         learn = step.job.learner
         tok, longest = (learn.dls.tokenizer, learn.dls.max_length) if learn else (Encoder(step.job.dense).tokenizer, None)
         texts = step.job.data if are_texts(step.job.data) else None
-        made = export(new, tok, out.folder, to, precision, max_length=longest, texts=texts and texts[:256])
+        most = 256
+        if precision == 'static':
+            texts = texts or step.job.texts # batches
+            most = 2*CALIBRATE
+        made = export(new, tok, out.folder, to, precision, max_length=longest, texts=texts and texts[:most])
         out.engine, out.precision = (made.settings[k] for k in ('engine', 'precision'))
         if KINDS[made.kind].method != 'encode':
             _answer_by(new, Predictor(out.folder, torch.get_num_threads()))

@@ -259,7 +259,8 @@ def run_longest(
 # %% ../../nbs/ship/runtime.ipynb #28proc02
 INSTRUCTIONS = dict(int8=('avx512_vnni', 'avx_vnni', 'avx_vnni_int8', 'amx_int8', 'i8mm', 'neon_dot', 'asimddp'),
                     bf16=('avx512_bf16', 'amx_bf16', 'bf16')) # as PyTorch and Linux call them
-PROCESSORS = {'cpu-avx2': (), 'cpu-vnni': ('int8',), 'cpu-bf16': ('int8', 'bf16')}
+INSTRUCTIONS['static'] = INSTRUCTIONS['int8']
+PROCESSORS = {'cpu-avx2': (), 'cpu-vnni': ('int8', 'static'), 'cpu-bf16': ('int8', 'static', 'bf16')}
 
 def processor_of(
     flags, # Names of the instructions that a processor has
