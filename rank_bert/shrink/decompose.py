@@ -33,51 +33,6 @@ def decomposition(
         return DECOMPOSITIONS.add(name)(f)
     return _register
 
-# %% ../../nbs/shrink/decompose.ipynb #ad1be415
-@decomposition('svd')
-def svd(w, stats=None):
-    "Decompose `w` for the least squared error."
-    return gram_svd(w)
-
-# %% ../../nbs/shrink/decompose.ipynb #16afba0b
-def two_sided_factors(
-    w, # Matrix (m, n), or two factors (m, r) and (r, n) of it
-    left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
-    right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
-)->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
-    "Decompose `w` for the least weighted error."
-    a, down = map(to_float64, w) if isinstance(w, tuple) else (to_float64(w), None)
-    lg, lc = (None if x is None else damped_root(x) for x in (left, right))
-    if lg is not None: a = lg.T@a
-    if lc is not None: a, down = (a@lc, None) if down is None else (a, down@lc)
-    u, s, v = gram_svd(a) if down is None else product_svd(a, down)
-    if lg is not None:
-        u = torch.linalg.solve_triangular(lg.T, u, upper=True)
-    if lc is not None:
-        v = torch.linalg.solve_triangular(lc, v, upper=False, left=False)
-    return Factors(u, s, v)
-
-# %% ../../nbs/shrink/decompose.ipynb #7909033e
-@decomposition('whitened', needs='covariance')
-def whitened(w, stats):
-    "Decompose `w` for the least error of the output."
-    return two_sided_factors(w, None, stats['covariance'])
-
-# %% ../../nbs/shrink/decompose.ipynb #2731945a
-@decomposition('kfac', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
-def kfac(w, stats):
-    "Decompose `w` for the least increase of the loss."
-    return two_sided_factors(w, Statistics(stats).output_fisher(), stats['weighted_covariance'])
-
-# %% ../../nbs/shrink/decompose.ipynb #46cd80b5
-@decomposition('fwsvd', needs='fisher_rows', nats=True)
-def fwsvd(w, stats):
-    "Decompose `w` for the least error weighted by row."
-    f = to_float64(stats['fisher_rows']/w.shape[1])
-    d = f.clamp_min(f.mean().clamp_min(1e-30)*1e-6).sqrt()[:, None]
-    u, s, v = gram_svd(d*to_float64(w))
-    return Factors(u/d, s, v)
-
 # %% ../../nbs/shrink/decompose.ipynb #00deco07
 def factorise(
     linear:nn.Module, # An `nn.Linear` or a `LowRankLinear`
@@ -130,6 +85,51 @@ def decompose(
     check_count(rank, 'rank', most=min(shape))
     warn_break_even(dict(weight=rank), dict(weight=shape))
     return truncate_factors(factorise(linear, method, stats), rank, linear, stats, DECOMPOSITIONS.find(method).mean)
+
+# %% ../../nbs/shrink/decompose.ipynb #ad1be415
+@decomposition('svd')
+def svd(w, stats=None):
+    "Decompose `w` for the least squared error."
+    return gram_svd(w)
+
+# %% ../../nbs/shrink/decompose.ipynb #16afba0b
+def two_sided_factors(
+    w, # Matrix (m, n), or two factors (m, r) and (r, n) of it
+    left:torch.Tensor=None, # Second moment (m, m) of the gradient at the output; None for the identity
+    right:torch.Tensor=None, # Second moment (n, n) of the input; None for the identity
+)->Factors: # Factors of `w`; truncating costs the squares in the weighted norm
+    "Decompose `w` for the least weighted error."
+    a, down = map(to_float64, w) if isinstance(w, tuple) else (to_float64(w), None)
+    lg, lc = (None if x is None else damped_root(x) for x in (left, right))
+    if lg is not None: a = lg.T@a
+    if lc is not None: a, down = (a@lc, None) if down is None else (a, down@lc)
+    u, s, v = gram_svd(a) if down is None else product_svd(a, down)
+    if lg is not None:
+        u = torch.linalg.solve_triangular(lg.T, u, upper=True)
+    if lc is not None:
+        v = torch.linalg.solve_triangular(lc, v, upper=False, left=False)
+    return Factors(u, s, v)
+
+# %% ../../nbs/shrink/decompose.ipynb #7909033e
+@decomposition('whitened', needs='covariance')
+def whitened(w, stats):
+    "Decompose `w` for the least error of the output."
+    return two_sided_factors(w, None, stats['covariance'])
+
+# %% ../../nbs/shrink/decompose.ipynb #2731945a
+@decomposition('kfac', needs=('weighted_covariance', 'grad_second_moment'), mean='weighted_mean', nats=True)
+def kfac(w, stats):
+    "Decompose `w` for the least increase of the loss."
+    return two_sided_factors(w, Statistics(stats).output_fisher(), stats['weighted_covariance'])
+
+# %% ../../nbs/shrink/decompose.ipynb #46cd80b5
+@decomposition('fwsvd', needs='fisher_rows', nats=True)
+def fwsvd(w, stats):
+    "Decompose `w` for the least error weighted by row."
+    f = to_float64(stats['fisher_rows']/w.shape[1])
+    d = f.clamp_min(f.mean().clamp_min(1e-30)*1e-6).sqrt()[:, None]
+    u, s, v = gram_svd(d*to_float64(w))
+    return Factors(u/d, s, v)
 
 # %% ../../nbs/shrink/decompose.ipynb #needs002
 def check_needs(
