@@ -112,8 +112,9 @@ class Stage:
             found.append(self.p.outputs(o))
             ms.append(1e3*(time.perf_counter() - start))
         if kind != 'ranking':
-            z = np.concatenate(found)
-            return (z[:, self.order] if self.order else z), np.array(ms)
+            most = max(o.shape[1] for o in found) # of tags, as many as the longest text has words
+            z = np.concatenate([np.pad(o, [(0, 0), (0, most - o.shape[1]), *[(0, 0)]*(o.ndim - 2)]) for o in found])
+            return (z[..., self.order] if self.order else z), np.array(ms)
         z = np.full((len(units), max(map(len, found))), KINDS[kind].fill)
         for row, o in zip(z, found): row[:len(o)] = o[:, 0]
         return z, np.array(ms)
@@ -140,7 +141,7 @@ def cascade(
     kind = KINDS[behind.p.kind]
     if kind.margin is None or len(behind.p.labels) == 1:
         what = 'one class' if kind.margin else behind.p.kind.replace('_', ' ')
-        raise ValueError(f'a cascade goes by how sure the small model is, and {what} has no margin: it is for classes, several labels and rerankers')
+        raise ValueError(f'a cascade goes by how sure the small model is, and {what} has no margin: it is for classes, tags, several labels and rerankers')
     meant = behind
     if truth is not None:
         meant = Stage(truth, behind)

@@ -331,7 +331,7 @@ class Cascade(Predictor):
         self.size = dense.size
         self.tokenizer = dense.tokenizer
         self.folder = 'the cascade'
-        self._tags = 0
+        self._tags = int(KINDS[self.kind].tokens)
 
     def __repr__(self):
         c = self.settings['cascade']
@@ -355,12 +355,14 @@ class Cascade(Predictor):
 
     def _ask(self, texts, bs, prompt=None):
         "Answer texts, and tell which of them the dense model has answered."
-        texts = text_rows(texts, 2 if self.kind == 'ranking' else self.settings.get('texts'))
+        texts = text_rows(texts, 2 if self.kind == 'ranking' else 0 if self._tags else self.settings.get('texts'))
         c = self.settings['cascade']
         z = self.small.outputs(texts, bs, prompt)
-        if c['order']: z = z[:, c['order']]
+        if c['order']: z = z[..., c['order']]
         sent = self.margins(z, texts) < c['threshold']
-        if sent.any(): z[sent] = self.dense.outputs([o for o, unsure in zip(texts, sent) if unsure], bs, prompt)
+        if sent.any():
+            again = self.dense.outputs([o for o, unsure in zip(texts, sent) if unsure], bs, prompt)
+            z[sent, :again.shape[1]] = again # of tags, as many as the longest of these has words
         return z, sent
 
     def outputs(self, texts, bs=32, prompt=None):
@@ -377,6 +379,15 @@ class Cascade(Predictor):
         z, sent = self._ask(texts, bs)
         p = self._probabilities(z)
         return (p, np.where(sent, 'dense', 'small')) if who else p
+
+    def tag(self, texts, aggregation='simple', bs=32):
+        "Tag texts as `Predictor.tag` does. The dense model reads those with a word of which the small one is unsure."
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        res, margins = self.small.tag(texts, aggregation, bs, sure=True)
+        sent = np.flatnonzero(margins < self.settings['cascade']['threshold'])
+        again = self.dense.tag([texts[i] for i in sent], aggregation, bs)
+        for i, o in zip(sent, again): res[i] = o
+        return res
 
     def save(self,
         folder:str|Path, # Folder to write

@@ -61,9 +61,10 @@ class TagsAndRanks:
         scores = self.predict_proba([(query, o) for o in candidates], bs)[:, 0]
         return [dict(corpus_id=int(i), score=float(scores[i])) for i in np.argsort(-scores, kind='stable')]
 
-    def tag(self, texts, aggregation='simple', bs=32):
+    def tag(self, texts, aggregation='simple', bs=32, sure=False):
         """Give the spans of each text, as the token-classification pipeline of transformers, with `word` as it is written.
-        Of texts that are lists of words, give the tag of each word. Long texts are read in overlapping windows."""
+        Of texts that are lists of words, give the tag of each word. Long texts are read in overlapping windows.
+        With `sure` also give the margin of the least sure word of each text."""
         self._require('tag')
         check_name(aggregation, 'aggregation', ['simple', 'first'])
         each = text_rows(texts if isinstance(texts, str) else list(texts), 0)
@@ -72,14 +73,19 @@ class TagsAndRanks:
         in_order = -1 if self.settings['truncation_side'] == 'left' else 1 # of the text
         windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)[::in_order]]
         found = [None]*len(windows)
+        margins = np.full(len(each), np.inf)
+        kind = KINDS[self.kind]
         for b, z in self._run([e for _, e in windows], check_count(bs, 'bs')):
             check_answers(z, [each[windows[k][0]] for k in b])
-            for k, o in zip(b, KINDS[self.kind].probabilities(z)):
-                found[k] = self._unpadded(o, len(windows[k][1].ids))
+            for k, o, p in zip(b, z, kind.probabilities(z)):
+                i, e = windows[k]
+                found[k] = self._unpadded(p, len(e.ids))
+                if sure: margins[i] = min(margins[i], kind.margin(self._unpadded(o, len(e.ids))[self._starts(e, each[i]) == 1]))
         res = [['O']*len(o) for o in each] if lists else [[] for _ in each]
         for (i, e), p in reversed([*zip(windows, found)]): # the first window that has a word decides
             if lists: tag_words(res[i], e, p, self.labels)
             else:
                 starts = self._starts(e, each[i]) if aggregation == 'first' else None
                 res[i] = spans_of(e, p, each[i], self.labels, starts) + res[i]
-        return [without_overlaps(o) if e.overflowing and not lists else o for o, e in zip(res, encodings)]
+        res = [without_overlaps(o) if e.overflowing and not lists else o for o, e in zip(res, encodings)]
+        return (res, margins) if sure else res
