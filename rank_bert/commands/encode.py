@@ -98,7 +98,7 @@ def encode(
     p = open_predictor(folder, rows.max_length, threads)
     space, texts, begin = space_of(p), list(docs.values()), time.perf_counter()
     about = dict(space=space, side=side, dtype=dtype, shape=[len(texts), p.size], made=digest(p.settings, p.tokenizer.to_str()),
-        documents=digest(*map(json_text, docs.items())))
+        documents=digest([*docs.items()]))
     vectors, ids, told = files
     part = vectors.with_name(f'.{vectors.name}.part')
     left = len(texts)*p.size*np.dtype(dtype).itemsize - (part.stat().st_size if part.is_file() else 0)
