@@ -1,4 +1,4 @@
-"""A small model answers, and a dense one where the small one is unsure: nearly the speed of the one, and the answers of the other.
+"""A small model answers, and a dense one where the small one is unsure: faster than the dense one, with a promise about the answers.
 
 Docs: https://rank-bert.github.io/rank_bert/ship/cascade.html.md"""
 

@@ -24,7 +24,7 @@ from rank_bert.ship.runtime import Predictor
 Predictor("the folder of this model").{method}(["a text", "another one"])
 ```
 
-`{model}` also opens in plain {engine}; `deploy.json` says how to tokenise, and has the hash of every other file.
+`{model}` also opens in plain {engine}; `deploy.json` says how to tokenise, and has the hash of every file but this card.
 """
 
 def export_card(
