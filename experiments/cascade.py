@@ -2,16 +2,15 @@
 
     python experiments/cascade.py sst2 DENSE TEXTS --smalls 'SMALL ...' --behind EXPORT --score 'accuracy .870'
 
-DENSE is the folder of the dense model in PyTorch, whose answers are the truth, and TEXTS a file that no model has learned from: sentences, one a line, or a .jsonl file of pairs or of lists of
-words. `--smalls` are exported folders, and `--behind` that of the dense model. One thread asks each of them once, one text (of a reranker, one query with its candidates) at a time, in turns of 32
+DENSE is the folder of the dense model in PyTorch, whose answers are the truth, and TEXTS a file that no model has learned from: sentences, one a line, or a .jsonl file of lists of
+words, or of pairs if its name begins with `pairs`. `--smalls` are exported folders, and `--behind` that of the dense model. One thread asks each of them once, one text (of a reranker, one query with its candidates) at a time, in turns of 32
 texts, and what they say is kept beside the file of results. Then, for each promise, 200 splits of the texts (seeds 0 to 199): of `parts` the first chooses, the second tests, and on the rest we count
 the answers that change. `broken` is the number of splits in which more change there than were promised; `none` that of splits without a promise, which takes 598, 299 and 149 texts to test for .5,
 1 and 2 %. `ms` is the CPU time of a text in the cascade, `p95` the 95th percentile, `alone` that of the small model, `dense_ms` that of the dense one behind it (`dense_p95`, too): all times are of one run and one text.
 
-SST-2 is the model `sst2-0` of classifiers.py; MRPC and WNUT-17 are those of draw_texts.py and the reranker that of heads.py with `epochs=2, length=64, layers=3`, three layers each. They are
-compressed by the default recipe with texts or pairs that they were trained on (1,024 for SST-2, 512 else), and exported for ONNX Runtime. Unseen are: of SST-2 the dev sentences and 4,000 phrases of
-the training file that were not drawn, of MRPC the pairs of dev and test (`rte`: those of RTE, other texts, which the same model answers), of WNUT-17 dev and test, and of the reranker 50 queries of
-Cranfield and titles of its documents, each with the ten documents that MiniLM finds."""
+SST-2 is the model `sst2-0` of classifiers.py; MRPC and WNUT-17 are those of draw_texts.py, of three layers. They are compressed by the default recipe with texts or pairs that they were trained on (1,024 for
+SST-2, 512 else), and exported for ONNX Runtime. Unseen are: of SST-2 the dev sentences and 4,000 phrases of the training file that no model was given, of MRPC the pairs of dev and test, of WNUT-17 dev and
+test. A reranker's file has the pairs of a query one after the other; no reranker has been measured yet."""
 import json, platform, time
 from pathlib import Path
 import numpy as np

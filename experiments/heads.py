@@ -73,7 +73,7 @@ def pairs(folder, start, end, n=50):
     found, docs, queries, grades = first_hits(folder)
     return [((queries[q], docs[d]), grades[q].get(d, 0)) for q in list(queries)[start:end] for d in found[q][:n]]
 
-def reranker(folder, place, seed, epochs=4, length=96, lr=1e-4, bs=32, layers=6):
+def reranker(folder, place, seed, epochs=4, length=96, lr=1e-4, bs=32):
     "Fine-tune a reranker on judgements, beside as many documents that MiniLM finds and nobody judged, and drawn at random."
     gen, rows, (found, docs, queries, grades) = np.random.default_rng(seed), [], first_hits(folder)
     for q in [*queries][50:]:
@@ -82,7 +82,7 @@ def reranker(folder, place, seed, epochs=4, length=96, lr=1e-4, bs=32, layers=6)
         rows += [(queries[q], docs[d], 1.) for d in good]
         rows += [(queries[q], docs[str(d)], 0.) for d in bad if d not in grades[q]]
     set_seed(seed)
-    model = CrossEncoder(MINILM, num_labels=1, max_length=length, device=DEVICE, config_kwargs=dict(num_hidden_layers=layers))
+    model = CrossEncoder(MINILM, num_labels=1, max_length=length, device=DEVICE)
     opt = torch.optim.AdamW(model.parameters(), lr, fused=True)
     per = math.ceil(len(rows)/bs)
     steps, at = epochs*per, 0
