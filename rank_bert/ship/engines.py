@@ -108,6 +108,6 @@ def load_openvino(file, output, precision, threads, lengths=(), streams=1):
     return run
 
 ENGINES['openvino'] = Engine('openvino', 'openvino', 'openvino', ('fp32', 'bf16', 'fp16', 'int8', 'static'),
-    'openvino/openvino_model.xml', write_openvino, load_openvino, step=8, needs=('bf16',),
+    'openvino/openvino_model.xml', write_openvino, load_openvino, step=8, needs=('bf16', 'static'),
     elsewhere=dict(bf16='it computes in float32', int8='it may be slower than in fp32', static='its sums of products may overflow, and answers change'),
     floats=dict(bf16='bf16', fp16='f16', int8='bf16'), calibrated=dict(static='nncf'))
