@@ -19,7 +19,7 @@ import pandas as pd, torch
 from .bench import random_models, take_turns
 from ..checks import check_name
 from ..registry import precisions as all_precisions
-from ..ship.engines import ENGINES
+from ..ship.engines import ENGINES, check_writers
 from ..ship.export import in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
 from ..models.sizes import encoder_params
@@ -68,6 +68,7 @@ def bench_infer(
     known = backend_precisions()
     for b in backends: check_name(b, 'backend', known)
     for p in precisions: check_name(p, 'precision', all_precisions())
+    check_writers(*precisions)
     def able(b, p):
         return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))

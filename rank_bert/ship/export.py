@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from ..checks import check_count, default_length
 from ..duration import say_duration
-from .engines import ENGINES
+from .engines import ENGINES, check_writers
 from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
 from .space import space_of
@@ -439,9 +439,7 @@ def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine 
 # %% ../../nbs/ship/export.ipynb #de000025
 def list_candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
-    needs = {p: package for o in ENGINES.values() for p, package in o.calibrated.items() if not find_spec(package)}
-    if package := needs.get(precision):
-        raise ImportError(f"{package} is not installed: pip install 'rank_bert[{precision}]', or {package} alone")
+    needs = check_writers(precision)
     if to != 'auto' and precision != 'auto':
         if precision not in ENGINES[to].precisions: raise ValueError(why_not(to, precision))
         if less := why_not(to, precision, processor): warnings.warn(f'{less}: the folder answers, but more slowly')

@@ -70,8 +70,7 @@ def in_turns(
     "Measure every contender in turns."
     seen = {k: [] for k in contenders}
     turns = [(k, f) for _ in range(warmup + repeats) for k, f in contenders.items()]
-    gc.collect()
-    gc.freeze() # so that a collection before every turn is quick
+    gc.freeze() # so that a collection before every turn sees only what the turns left
     for k, f in (bar := tqdm(turns, disable=not progress, leave=False)):
         bar.set_description(str(k))
         gc.collect()
