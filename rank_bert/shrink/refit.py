@@ -333,12 +333,11 @@ def _check_models(dense, before, small):
 
 # %% ../../nbs/shrink/refit.ipynb #0refit42
 @patch(cls_method=True)
-def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head_ridge, progress, before=None):
+def refitted(cls:LayerwiseRefit, dense, small, batches, calibration, mix, ridge, head_ridge, progress, before):
     "Copy the compressed model, and refit the copy and its head; return it with the embeddings of both, if any."
     fitted = [*(l.module for l in linears(small)), *head_layers(Encoder(small).base).values()]
-    own, before = {id(p) for m in fitted for p in m.parameters()}, dense if before is None else before
-    shared = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in small.parameters() if id(p) not in own}
-    new = copy.deepcopy(small, shared) # embeddings and norms stay where they are
+    own = {id(p) for m in fitted for p in m.parameters()}
+    new = with_own_modules(small, [p for p in small.parameters() if id(p) not in own]) # embeddings and norms
     packs = [x for x, _ in buckets_for(small, batches)]
     with frozen(dense), frozen(new), open_linears(dense), open_linears(before), open_linears(new):
         walk = cls(dense, new, packs, before)
