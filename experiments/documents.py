@@ -12,7 +12,7 @@ Runtime, and holds for OpenVINO, too.
 
 Speed is measured on `timed` documents, in batches of 1,024 tokens as `rank-bert-encode` makes them, all contenders one after
 the other in each turn: `second` is how many documents the median turn embeds in a second, and `cpu_ms` the processor time of
-one, which other work on the machine changes less; `busy` leaves `second` out. Two threads are two batches at once in an engine, and two threads of one
+one, which other work on the machine changes less; `busy` leaves `second` out. Compare rows of one `date`, which are those of a run. Two threads are two batches at once in an engine, and two threads of one
 batch in PyTorch; `pool` is `SentenceTransformer` with two processes, which were started before. NNCF writes `static`: the
 environment needs rank_bert[static,onnx]."""
 import json, platform, resource, time
@@ -128,8 +128,7 @@ def main(
             forms[name, to, precision] = searched(known, kept/'-'.join(same), task)
             print(name, to, precision, forms[name, to, precision], flush=True)
     asked = [about | dict(zip(('model', 'engine', 'precision'), k)) for k in [('dense', 'pytorch', 'fp32'), *forms]]
-    asked = [tuple(o[k] for k in ('model', 'engine', 'precision')) for o in todo(Path(out), asked)]
-    if not asked: return
+    if not todo(Path(out), asked): return
     some = docs[::max(1, len(docs)//timed)][:timed]
     tokens = np.mean([len(o) for o in dense.tokenizer(some, truncation=True, max_length=256)['input_ids']])
     calls = encoders(kept, forms, dense, threads)
@@ -137,15 +136,14 @@ def main(
     if threads > 1:
         pool = dense.start_multi_process_pool(['cpu']*threads)
         calls['dense', 'pool', 'fp32'] = lambda texts: dense.encode(texts, pool=pool, batch_size=8)
-    took = measure(calls, some, turns)
+    now, took = time.strftime('%Y-%m-%d %H:%M'), measure(calls, some, turns)
     if pool: dense.stop_multi_process_pool(pool)
     score = forms['dense', 'onnx', 'fp32']['dense']
     for k, (wall, cpu) in took.items():
-        if k[1] != 'pool' and k not in asked: continue
         where = kept/'-'.join(k)
         found = forms.get(k, dict(dense=score, ndcg=score, old=score))
         mb = SavedModel(where).weight_bytes if k in forms else sum(o.nbytes for o in dense.state_dict().values())
         cpu_ms = '' if k[1] == 'pool' else round(1e3*cpu/len(some), 2) # other processes, which have not ended
         add_row(Path(out), about | dict(zip(('model', 'engine', 'precision'), k)) | dict(mb=round(mb/1e6, 1), second='' if busy else round(len(some)/wall, 1),
             cpu_ms=cpu_ms) | found | dict(timed=len(some), tokens=round(float(tokens)), machine=f'{platform.machine()}, {this_processor()}',
-            date=time.strftime('%Y-%m-%d')))
+            date=now))

@@ -66,7 +66,9 @@ def set_down(docs, name, file): # documents, what to call them, and an open file
         if odd := next((k for k, _ in some if not k.isprintable()), None):
             raise ValueError(f'{name}: the id {odd!r} has characters that are not printable, and ids stand in lines')
         line = json.dumps(some, ensure_ascii=False)
-        file.write(line + '\n')
+        with named_errors(f'the copy of {name}'):
+            file.write(line + '\n')
+            file.flush()
         so_far = digest(so_far, line)
         n += len(some)
     file.seek(0)

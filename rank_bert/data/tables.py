@@ -61,8 +61,9 @@ def _string_frame(path, rows, names):
                              f'{len(row)} fields instead of {len(names)} ({reprlib.repr(names)})')
     return pd.DataFrame(rows.values(), columns=names, index=pd.Index(rows, name='line'), dtype=object)
 
-def _string_frames(path, rows, n):
-    "Make a frame of every `n` rows (pairs of line and fields); the first row has the names."
+def _string_frames(read, path, n):
+    "Make a frame of every `n` rows (pairs of line and fields) that a function of the path yields; the first row has the names."
+    rows = read(path)
     _, names = next(rows, (0, None))
     if not names: raise ValueError(f'{path} is empty')
     yield _string_frame(path, dict(islice(rows, n)), names)
@@ -95,8 +96,6 @@ def _csv_rows(path):
     except csv.Error as e:
         raise ValueError(f'{path}, line {start}: {e} (put quotation marks around each field that has a quotation mark, '
                          'a comma or a line end)') from None
-
-def _csv_frames(path, n): return _string_frames(path, _csv_rows(path), n)
 
 # %% ../../nbs/data/tables.ipynb #2d04b2c9
 def _name_classes(o, names):
@@ -162,12 +161,14 @@ def _parquet_frames(path, n):
     if not begin: raise ValueError(f'{path} has no rows')
 
 # %% ../../nbs/data/tables.ipynb #37c61474
-def _line_frames(path, n, tabs=False):
-    rows = ((i, o.split('\t') if tabs else [o]) for i, o in enumerate(_whole_lines(path), 1))
-    return _string_frames(path, rows if tabs else chain([(0, ['text'])], rows), n)
+def _tsv_rows(path):
+    return enumerate((o.split('\t') for o in _whole_lines(path)), 1)
 
-READERS = {'.csv': _csv_frames, '.tsv': partial(_line_frames, tabs=True), '.jsonl': _json_frames, '.ndjson': _json_frames,
-           '.json': _json_frames, '.parquet': _parquet_frames, '.txt': _line_frames}
+def _txt_rows(path):
+    return enumerate(chain([['text']], ([o] for o in _whole_lines(path))))
+
+READERS = {k: partial(_string_frames, v) for k, v in (('.csv', _csv_rows), ('.tsv', _tsv_rows), ('.txt', _txt_rows))}
+READERS |= dict.fromkeys(('.jsonl', '.ndjson', '.json'), _json_frames) | {'.parquet': _parquet_frames}
 
 def read_parts(
     path:str|Path, # File whose ending is among `READERS`
