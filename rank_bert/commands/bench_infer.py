@@ -14,12 +14,12 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
-import numpy as np, pandas as pd, torch
+import pandas as pd, torch
 
 from .bench import random_models, take_turns
 from ..checks import check_name
 from ..registry import precisions as all_precisions
-from ..ship.engines import ENGINES
+from ..ship.engines import ENGINES, check_writers
 from ..ship.export import in_engine, pytorch_engine, why_not
 from ..ship.onnx import TextGraph, to_onnx
 from ..models.sizes import encoder_params
@@ -48,7 +48,7 @@ def model_runs(
                 if b == 'torch':
                     runs[k, b, p] = pytorch_engine(copy.deepcopy(graph).to(_TORCH_TYPES[p]))
                 else:
-                    x = {k: v.numpy() for k, v in graph.sample(1, 32).items()} # for the time ranges do not matter
+                    x = graph.arrays(1, 32) # for the time ranges do not matter
                     runs[k, b, p] = in_engine(partial(shutil.copyfile, traced), graph.outputs[0], b, p, [x])
     return runs
 
@@ -68,6 +68,7 @@ def bench_infer(
     known = backend_precisions()
     for b in backends: check_name(b, 'backend', known)
     for p in precisions: check_name(p, 'precision', all_precisions())
+    check_writers(*precisions)
     def able(b, p):
         return p in known[b] and (b == 'torch' or not why_not(b, p))
     pairs = list(dict.fromkeys([('torch', 'fp32'), *(o for o in product(backends, precisions) if able(*o))]))
@@ -78,8 +79,8 @@ def bench_infer(
         weights = pd.Series({k: encoder_params(m)['linear'] for k, m in models.items()})
         runs = model_runs(models, pairs)
         for bs, length in shapes:
-            x = TextGraph(models['dense']).sample(bs, length)
-            x = {k: np.ones_like(v) if k == 'attention_mask' else v.numpy() for k, v in x.items()}
+            x = TextGraph(models['dense']).arrays(bs, length)
+            x['attention_mask'][:] = 1
             calls = {k: partial(median_time, partial(r, x), .2) for k, r in runs.items()} # the first call prepares
             t = 1e3*take_turns(calls, repeats, progress).rename_axis(['variant', 'backend', 'precision'])
             base = t.least.xs('dense')

@@ -9,7 +9,7 @@ __all__ = []
 
 # %% ../../nbs/commands/check.ipynb #cchk0003
 from .shell import command, say, say_json, shows_progress
-from ..io import check_new, new_file
+from ..io import check_new, write_text
 from ..settings import Count, Limits, Rows, in_shell, one_of, option, text_as
 
 # %% ../../nbs/commands/check.ipynb #cchk0006
@@ -34,8 +34,7 @@ def check(
         found = judge(dense, small, rows.data, limits=limits, text_cols=rows.text_cols, label_col=rows.label_col or 'label',
             max_length=rows.max_length, kind=rows.kind, bs=bs, progress=shows_progress())
         found.about['versions'] = library_versions()
-        if markdown:
-            with new_file(markdown) as tmp: tmp.write_text(found.markdown(), encoding='utf-8')
+        if markdown: write_text(markdown, found.markdown())
     except Exception as e: # whatever happens, nothing passes
         what = '' if isinstance(e, (ValueError, OSError)) else f'{type(e).__name__}: '
         raise ValueError(f'nothing was judged: {what}{e}') from e

@@ -10,11 +10,11 @@ __all__ = ['warn_fell']
 # %% ../../nbs/commands/compress.ipynb #cc000003
 import shutil, warnings
 from shlex import quote
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from .export import HEADS, texts_to_compare
+from .export import HEADS, head_scores, texts_to_compare
 from .rows import rows_learner, rows_of, rows_record, take_kind
 from .shell import (Saved, command, out_folder, predict_line, save_results, say, say_next, shows_progress)
 from ..checks import check_fraction
@@ -23,6 +23,27 @@ from ..models.folder import SavedModel, file_bytes
 from ..settings import CompressConfig, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
+def open_with_texts(saved, rows, tokenizer, longest, raw): # as from `open_for_recipe`
+    "Open a model with the texts or words that you name, or with none."
+    from rank_bert.models.opener import get_tokenizer, open_model
+    own = saved.sentence_class # which tokenises texts itself
+    if rows.data: # of a tagger
+        from rank_bert.data.tables import read_tags
+        texts = read_tags(rows.data)[0][:rows.n_train]
+    elif own and is_search_folder(rows.texts): texts = rows.texts
+    else: texts = rows.texts and texts_to_compare(saved, rows, rows.n_train)
+    model, tok, _ = open_model(saved, tokenizer)
+    if texts: tok = tok or get_tokenizer(saved) # which says what is missing
+    if own:
+        if rows.max_length: model.max_seq_length = rows.max_length
+        return model, tok, texts, {}
+    if texts and (raw or saved.kind in HEADS): # tokenised later, by which words and queries are marked
+        model.tokenizer, tok.model_max_length = tok, longest
+    elif texts:
+        from rank_bert.data.tokens import token_batches # imports torch
+        texts = token_batches(tok, texts, max_length=longest)
+    return model.float(), tok, texts, dict(max_length=longest)
+
 def open_for_recipe(
     saved:SavedModel,
     rows:Rows, # What you name
@@ -31,36 +52,18 @@ def open_for_recipe(
     raw:bool=False, # Does it look at texts before they are tokenised, as `words` does?
 ): # Model, tokenizer, what to learn from (a learner, texts or batches of them, a search folder, or None), and what results.json says of it
     "Open a model with what a recipe learns from: what you name, or else the rows that it was fine-tuned on."
-    tagged = rows.data and saved.kind == 'token_classification'
-    if tagged: rows = replace(rows, texts=rows.data, data=None)
     named = rows.task or rows.data
-    labelled = named or (needed and not rows.texts) # else texts without labels, or nothing
-    chosen = rows_of(rows, saved, seed) if labelled else {}
-    if needed and not (chosen or rows.texts):
+    tagged = rows.data and saved.kind == 'token_classification'
+    unlabelled = tagged or rows.texts or not (named or needed)
+    chosen = {} if unlabelled else rows_of(rows, saved, seed)
+    if not (chosen or unlabelled):
         raise ValueError(f'{saved} does not say what it was fine-tuned on: pass a {option("task")} and its source, or '
             f'{option("data")} with a file of texts and labels, or {option("texts")} with a file of lines without '
             f'labels, or {option("recipe")} svd, which needs no data and loses more')
     from rank_bert.models.opener import get_tokenizer, open_model
     other = get_tokenizer(rows.tokenizer) if rows.tokenizer else None
     longest = saved.longest(rows.max_length, tokenizer=other)
-    own = saved.sentence_class # which tokenises texts itself
-    if not chosen:
-        if own and is_search_folder(rows.texts): texts = rows.texts
-        elif tagged:
-            from rank_bert.data.tables import read_tags
-            texts = read_tags(rows.texts)[0][:rows.n_train]
-        else:
-            texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
-        model, tok, _ = open_model(saved, other)
-        if texts: tok = tok or get_tokenizer(saved) # which says what is missing
-        if own:
-            if rows.max_length: model.max_seq_length = rows.max_length
-            return model, tok, texts, {}
-        if texts and (raw or saved.kind in HEADS): # tokenised later, by which words and queries are marked
-            model.tokenizer, tok.model_max_length = tok, longest
-            return model.float(), tok, texts, dict(max_length=longest)
-        from rank_bert.data.tokens import token_batches # imports torch
-        return model.float(), tok, texts and token_batches(tok, texts, max_length=longest), dict(max_length=longest)
+    if unlabelled: return open_with_texts(saved, rows, other, longest, raw)
     n = rows.n_train or (None if named else saved.settings.get('n_train'))
     if not named:
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
@@ -75,20 +78,12 @@ def _scores_of(model, learn, kind, rows, candidates=None):
     "Score a model on rows set aside, or a tagger or reranker on a file, whose tags or grades it has not seen."
     if learn: return learn.with_model(model).evaluate()
     if not rows.data or kind not in HEADS: return None
-    from rank_bert.data.tables import read_tags
     from rank_bert.models.hooks import notes
-    from rank_bert.models.spans import check_kinds
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
-    from rank_bert.train.scores import entity_scores, ranking_scores
     out = notes(model).exported
     p = Predictor(out.folder) if out else in_pytorch(model, rows.max_length)
-    if candidates:
-        pairs, grades = candidates
-        return ranking_scores([q for q, _ in pairs], grades, p.outputs(pairs)[:, 0])
-    words, tags = (o[:2000] for o in read_tags(rows.data))
-    check_kinds(tags, p.labels, rows.data)
-    return entity_scores(tags, p.tag(words), p.labels)
+    return head_scores(p, rows.data, candidates, most=2000)[0]
 
 # %% ../../nbs/commands/compress.ipynb #cc000017
 def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
@@ -169,7 +164,7 @@ def shrink_adapter(
     check_fraction(budget, option('adapter_budget'))
     out = out_folder(output.out or saved.path.with_name(f'{saved.path.name}-{budget:g}'), output.overwrite)
     from rank_bert.steer.shrink_lora import find_peft, lora_layers, shrink_lora
-    texts = texts_to_compare(saved, rows.texts, rows.n_train, rows.text_cols, rows.label_col) if rows.texts else None
+    texts = texts_to_compare(saved, rows, rows.n_train) if rows.texts else None
     peft = find_peft(saved)
     tok = peft.base_model.model.tokenizer
     tok.model_max_length = saved.longest(rows.max_length, tokenizer=tok)
@@ -186,6 +181,20 @@ def shrink_adapter(
     return results
 
 # %% ../../nbs/commands/compress.ipynb #cc000021
+def check_one_form(parts, dense, remote_code): # the parts of a recipe, None for the default
+    "Raise `ValueError` if a folder would be written in two forms."
+    writes = [option('dense')]*dense + [str(p) for p in (parts or ())[-1:] if p.last]
+    if remote_code and writes:
+        raise ValueError(f"{option('remote_code')} is for a folder of factors, and {writes[0]} writes another: drop one")
+    if len(writes) > 1:
+        raise ValueError(f"{writes[0]} is for a folder of PyTorch, and {writes[1]} writes another: drop one")
+
+def folder_ending(config, recipe, shrinks)->str:
+    "Name a folder by the limit of a recipe, or by a recipe that keeps to none."
+    if config.speedup: return f'{config.speedup:g}-times-as-fast'
+    if config.max_changed: return f'changed-{config.max_changed:g}'
+    return f'{config.max_loss_increase or config.budget:g}' if shrinks else recipe
+
 @command
 def compress(
     folder:Saved, # Folder of a saved model
@@ -217,17 +226,11 @@ def compress(
     from rank_bert.shrink.compress import compress as compress_model
     from rank_bert.shrink.recipe import parse
     parts = recipe and parse(recipe)
-    if remote_code and (dense or parts and parts[-1].last):
-        other = option('dense') if dense else parts[-1]
-        raise ValueError(f"{option('remote_code')} is for a folder of factors, and {other} writes another: drop one")
-    if dense and parts and parts[-1].last:
-        raise ValueError(f"{option('dense')} is for a folder of PyTorch, and {parts[-1]} writes another: drop one")
+    check_one_form(parts, dense, remote_code)
     shrinks, needed = (not parts or any(getattr(p, k) for p in parts) for k in ('shrinks', 'needs'))
     if shrinks and config.limit is None: config = replace(config, budget=.5)
-    end = f'{config.max_loss_increase or config.max_changed or config.budget or 0:g}' if shrinks else recipe
-    if config.max_changed: end = f'changed-{end}'
-    if config.speedup: end = f'{config.speedup:g}-times-as-fast'
-    out = out_folder(output.out or was.with_name(f'{was.name}-{end}'), output.overwrite)
+    ending = folder_ending(config, recipe, shrinks)
+    out = out_folder(output.out or was.with_name(f'{was.name}-{ending}'), output.overwrite)
     raw = bool(parts) and parts[0].first
     read = replace(rows, texts=rows.data, data=None) if candidates else rows # their grades are not learned from
     model, tok, data, about = open_for_recipe(folder, read, config.seed, needed, raw)

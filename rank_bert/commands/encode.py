@@ -8,11 +8,12 @@ Docs: https://rank-bert.github.io/rank_bert/commands/encode.html.md"""
 __all__ = ['PIECE', 'TOKENS', 'open_part']
 
 # %% ../../nbs/commands/encode.ipynb #cenc0003
-import io, os, time
+import io, json, os, tempfile, time
+from itertools import islice
 from pathlib import Path
 
 from .shell import Saved, command, if_interrupted, say, shows_progress
-from ..data.search import read_documents
+from ..data.search import check_documents, read_documents
 from ..duration import say_duration
 from ..io import check_new, digest, expanded, fcntl, json_object, json_text, new_file
 from ..models.folder import named_errors
@@ -58,6 +59,21 @@ def open_predictor(folder, max_length=None, threads=None): # `SavedModel` -> `Pr
     torch.set_num_threads(threads)
     return in_pytorch(folder, max_length)
 
+def set_down(docs, name, file): # documents, what to call them, and an open file
+    "Write documents to a file, a line a piece, so that none is held; return how many there are, and a fingerprint."
+    n, so_far, docs = 0, '', check_documents(docs, name)
+    while some := [*islice(docs, PIECE)]:
+        if odd := next((k for k, _ in some if not k.isprintable()), None):
+            raise ValueError(f'{name}: the id {odd!r} has characters that are not printable, and ids stand in lines')
+        line = json.dumps(some, ensure_ascii=False)
+        with named_errors(f'the copy of {name}'):
+            file.write(line + '\n')
+            file.flush()
+        so_far = digest(so_far, line)
+        n += len(some)
+    file.seek(0)
+    return n, so_far
+
 def teller(done, n): # function of how many documents are done
     "Show a bar, or say after five seconds how long the rest takes."
     from tqdm.auto import tqdm
@@ -89,36 +105,35 @@ def encode(
     if Path(out).suffix != '.npy': raise ValueError(f"{option('out')} must end in .npy, got {out}")
     files = [check_new(expanded(out).with_suffix(o), overwrite, folder=False) for o in ('.npy', '.ids.txt', '.space.json')]
     folder.check()
-    docs = read_documents(rows.data, rows.text_cols)
-    if odd := next((k for k in docs if not k.isprintable()), None):
-        raise ValueError(f'{rows.data}: the id {odd!r} has characters that are not printable, and ids stand in lines')
+    vectors, ids, told = files
+    pieces = tempfile.TemporaryFile('w+', encoding='utf-8', dir=next(o for o in vectors.resolve().parents if o.exists()))
+    n, fingerprint = set_down(read_documents(rows.data, rows.text_cols), rows.data, pieces)
     import numpy as np
     from rank_bert.checks import check_answers
     from rank_bert.ship.space import space_of
     p = open_predictor(folder, rows.max_length, threads)
-    space, texts, begin = space_of(p), list(docs.values()), time.perf_counter()
-    about = dict(space=space, side=side, dtype=dtype, shape=[len(texts), p.size], made=digest(p.settings, p.tokenizer.to_str()),
-        documents=digest([*docs.items()]))
-    vectors, ids, told = files
+    about = dict(space=space_of(p), side=side, dtype=dtype, shape=[n, p.size], made=digest(p.settings, p.tokenizer.to_str()), documents=fingerprint)
     part = vectors.with_name(f'.{vectors.name}.part')
-    left = len(texts)*p.size*np.dtype(dtype).itemsize - (part.stat().st_size if part.is_file() else 0)
+    left = n*p.size*np.dtype(dtype).itemsize - (part.stat().st_size if part.is_file() else 0)
     check_new(vectors, True, folder=False, size=max(0, left))
     vectors.parent.mkdir(parents=True, exist_ok=True)
     with named_errors(vectors): file, done = open_part(part, about)
-    if done: say(f'going on with document {done + 1:,} of {len(texts):,}')
-    tell, embed, first = teller(done, len(texts)), getattr(p, f'encode_{side}'), done
-    if_interrupted(lambda: f'{done:,} of {len(texts):,} documents are kept, and the same command goes on')
-    with file:
-        while done < len(texts):
-            some = texts[done:done + PIECE]
-            z = embed(some, tokens=TOKENS, progress=lambda n: tell(done + n)).astype(dtype)
-            check_answers(z, some) # a float16 overflows at 65,504
+    if done: say(f'going on with document {done + 1:,} of {n:,}')
+    tell, embed, first, at, begin = teller(done, n), getattr(p, f'encode_{side}'), done, 0, time.perf_counter()
+    if_interrupted(lambda: f'{done:,} of {n:,} documents are kept, and the same command goes on')
+    with file, new_file(ids) as tmp, tmp.open('w', encoding='utf-8') as lines:
+        for some in map(json.loads, pieces):
+            at += len(some)
+            lines.writelines(f'{k}\n' for k, _ in some)
+            if at <= done: continue
+            texts = [o for _, o in some]
+            z = embed(texts, tokens=TOKENS, progress=lambda i: tell(done + i)).astype(dtype, copy=False)
+            check_answers(z, texts) # a float16 overflows at 65,504
             with named_errors(vectors):
                 file.write(z.tobytes())
                 file.flush()
                 os.fsync(file.fileno())
-            done += len(some)
-    with new_file(ids) as tmp: tmp.write_text('\n'.join(docs) + '\n', encoding='utf-8')
+            done = at
     with new_file(told) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
     os.replace(part, vectors)
     part.with_suffix('.json').unlink()

@@ -26,20 +26,20 @@ HEADS = 'token_classification', 'ranking' # measured by what they are for, and n
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     saved:SavedModel, # Decides whether texts are pairs
-    file:str|Path=None, # Text file, table, or folder of a search task
+    rows:Rows, # Its `texts`: a text file, a table with the columns that it names, or a folder of a search task
     n:int=256, # Texts at most; None for all
-    text_cols:list=None, # Of a table; default: as in training, or found
-    label_col:str=None, # Of a table; default: as in training, or label
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
+    file = rows.texts
     if is_search_folder(file): return search_texts(read_search(file))[:n]
     if file:
         from rank_bert.data.tables import file_texts, read_lines, read_tags
         if Path(file).suffix in TAGGED and saved.kind == 'token_classification':
             return read_tags(file)[0][:n]
         each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
-        cols = text_cols or saved.settings.get('text_cols'), label_col or saved.settings.get('label_col') or 'label'
-        found = file_texts(file, *cols, each)
+        known = saved.settings
+        label = rows.label_col or known.get('label_col') or 'label'
+        found = file_texts(file, rows.text_cols or known.get('text_cols'), label, each)
         return list(text_items(read_lines(file)[:n], each)) if found is None else found[:n]
     return next(iter(validation_items(saved.rows).values()))[0][:n] if saved.rows else None
 
@@ -66,7 +66,7 @@ def export(
     compared = None
     if tried:
         most = 256 if latency.latency_batch == 1 and form.precision != 'static' else 600
-        compared = texts_to_compare(folder, rows.texts, None if config.max_changed else most, rows.text_cols, rows.label_col)
+        compared = texts_to_compare(folder, rows, None if config.max_changed else most)
     if config.max_changed and not rows.texts:
         warnings.warn('the guarantee is about texts like the validation texts, which we set aside without their '
             'labels: pass --texts with lines that the model has not seen to be guaranteed for those')
@@ -86,6 +86,26 @@ def export(
     return m
 
 # %% ../../nbs/commands/export.ipynb #ce000013
+def head_scores(
+    p, # `Predictor` of a tagger or a reranker
+    data:str, # File of words and tags
+    candidates:tuple=None, # Pairs and grades of a reranker, from `take_kind`
+    dense=None, # `Predictor` of the dense reranker
+    bs:int=32, # Texts at once
+    most:int=None, # Texts of a tagger to read; default: all
+)->tuple: # Scores, and the texts
+    "Score the entities that a tagger finds, or the order of a reranker's candidates."
+    from rank_bert.data.tables import read_tags
+    from rank_bert.models.spans import check_kinds
+    from rank_bert.train.scores import entity_scores, ranking_scores
+    if candidates:
+        pairs, grades = candidates
+        each = [o.outputs(pairs, bs)[:, 0] for o in (p, dense) if o]
+        return ranking_scores([q for q, _ in pairs], grades, *each), pairs
+    words, tags = (o[:most] for o in read_tags(data))
+    check_kinds(tags, p.labels, data)
+    return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
+
 def evaluate_exported(
     p, # `Predictor` of an export
     rows:dict, # From `rows_of`

@@ -19,7 +19,7 @@ from fastcore.basics import chunked, listify
 from ..data.search import is_search_folder
 from ..checks import check_texts
 from .rows import rows_learner, rows_of, take_kind, validation_items
-from .export import HEADS, evaluate_exported
+from .export import HEADS, evaluate_exported, head_scores
 from ..io import expanded
 from ..models.folder import SavedModel
 from .shell import Saved, command, printable, read_texts, say, say_json, say_scores, shows_progress, text_items
@@ -59,19 +59,10 @@ def evaluate_head(saved, rows, bs, dense=None, candidates=None): # scores, and t
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
-    from rank_bert.models.spans import check_kinds
-    from rank_bert.train.scores import entity_scores, ranking_scores
-    from rank_bert.data.tables import read_tags
     if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
-    opened = lambda o: Predictor(o) if o.exported else in_pytorch(o, rows.max_length)
-    if saved.kind == 'token_classification':
-        (words, tags), p = read_tags(rows.data), opened(saved)
-        check_kinds(tags, p.labels, rows.data)
-        return entity_scores(tags, p.tag(words, bs=bs), p.labels), words
-    if not candidates: return None
-    texts, grades = candidates
-    z, *other = (opened(o).outputs(texts, bs)[:, 0] for o in (saved, dense) if o)
-    return ranking_scores([q for q, _ in texts], grades, z, *other), texts
+    if not (candidates or saved.kind == 'token_classification'): return None
+    opened = [Predictor(o) if o.exported else in_pytorch(o, rows.max_length) for o in (saved, dense if candidates else None) if o]
+    return head_scores(opened[0], rows.data, candidates, *opened[1:], bs=bs)
 
 def evaluate_search(
     saved:SavedModel, # A sentence encoder, or its export

@@ -16,7 +16,6 @@ from inspect import signature
 from pathlib import Path
 
 from fastcore import script
-from fastcore.basics import listify
 from fastcore.docments import ann_parts
 from fastcore.script import call_parse, is_cli, set_ctx
 
@@ -112,12 +111,12 @@ def say_next(
     "Say in the last lines of a command what you may run next."
     for i, o in enumerate(lines): say(f"{'  or' if i else 'next'}: {o}")
 
-def _one_line(e, most=80):
+def _one_line(e):
     "Write an error or a warning in one line, and cut what the user wrote where it is long."
     text = str(e) or type(e).__name__
-    for o in (o for v in _given.get() for o in (v, v.partition('=')[2]) if len(o) > most):
+    for o in (o for v in _given.get() for o in (v, v.partition('=')[2]) if len(o) > 80):
         for o in (o, repr(o)[1:-1]):
-            text = text.replace(o, f'{o[:most]}…')
+            text = text.replace(o, f'{o[:80]}…')
     text = printable(' '.join(text.split()))
     return text if len(text) <= 2000 else f'{text[:2000]}…'
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from fastcore import xml as H
 
-from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, of_embeddings, plot_divergence, plot_scores,
+from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, metric_label, of_embeddings, plot_divergence, plot_scores,
     score_baseline, series_styles, svg_element)
 from .choice import choice_section
 from .finding import cautions, finding
@@ -24,7 +24,7 @@ from .statistics import sweep_outputs, summarize_tested
 from .store import (COLUMNS, GROUP, SCHEMA, Store, cell_text, heading, percent_text,
     read_record, short_names, to_table)
 from ..duration import duration_text
-from ..io import new_file
+from ..io import write_text
 from ..models.roles import ROLES
 from ..shrink.decompose import DECOMPOSITIONS
 from ..shrink.recipe import find_part, parse
@@ -139,7 +139,7 @@ def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
     key += [H.Span(H.I(cls='dash'), 'dense'), *[H.Span(H.I(cls='dot'), ', or '.join(near))]*bool(near)]
     def panel(task, model, g):
         answer, rest = finding(g)
-        metric = str(g.metric.iloc[0]).replace('_', ' ')
+        metric = metric_label(g)
         of = f'{model} on {task}'
         angles = of_embeddings(g)
         plots = [(f'{metric[:1].upper()}{metric[1:]}', 'share of the ten nearest that stay' if angles else '',
@@ -274,8 +274,7 @@ def write_tables(folder:str|Path, summary:pd.DataFrame):
     markdown = ''.join(map(row, [text.columns, ['---']*text.shape[1], *text.to_numpy()]))
     latex = text.style.format(escape='latex').format_index(escape='latex', axis=1).hide().to_latex(hrules=True)
     for file, to in zip(_FILES, (summary.to_csv(index=False), markdown, latex)):
-        with new_file(Store(folder).folder/file) as tmp:
-            tmp.write_text(to, encoding='utf-8')
+        write_text(Store(folder).folder/file, to)
 
 # %% ../../nbs/compare/report.ipynb #161fe9ac
 def settings_section(df:pd.DataFrame, records:dict, names:dict)->tuple: # Elements
@@ -339,6 +338,5 @@ def report(
     foot = f'Written by rank_bert on {datetime.now():%Y-%m-%d %H:%M}, from results.csv and runs/ in the same folder.'
     page = html_page(title, H.Header(H.H1(title), *answers), *first, warn, *scores, about, *numbers,
                      *failed_section(df, records, names), *settings_section(df, records, names), H.Footer(foot))
-    with new_file(store.folder/'report.html') as tmp:
-        tmp.write_text(page, encoding='utf-8')
+    write_text(store.folder/'report.html', page)
     return store.folder/'report.html'

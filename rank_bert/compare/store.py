@@ -24,7 +24,8 @@ from .. import __version__
 from ..checks import (check_count, check_each, check_fields, check_fraction, check_name, check_positive,
                               check_text)
 from ..duration import duration_text
-from ..io import clear_unfinished, digest, expanded, json_object, json_text, new_file
+from ..io import clear_unfinished, digest, expanded, json_object, json_text, new_file, write_text
+from ..models.folder import shorten_error
 
 # %% ../../nbs/compare/store.ipynb #377f3f82
 Run = namedtuple('Run', 'task model seed recipe allocator budget', defaults=('dense', 'none', 1.))
@@ -196,8 +197,8 @@ def cell_text(
     value, # Number or text
 )->str: # As a report shows it
     "Write a value of a column."
-    if isinstance(value, str) or pd.isna(value):
-        return value if isinstance(value, str) else '–'
+    if isinstance(value, str): return value
+    if pd.isna(value): return '–'
     return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
 
 # %% ../../nbs/compare/store.ipynb #60a2c86c
@@ -213,8 +214,7 @@ def write_json(
     record:dict, # Plain values; NaN becomes null
 ):
     "Write a whole JSON file, or none."
-    with new_file(path) as tmp:
-        tmp.write_text(json_text(record, indent=1), encoding='utf-8')
+    write_text(path, json_text(record, indent=1))
 
 # %% ../../nbs/compare/store.ipynb #77280f87
 def read_record(
@@ -230,8 +230,7 @@ def read_record(
         if file.name == run_name(run_of(r), r['settings']): return r
         raise ValueError('it has the name of another run')
     except (OSError, ValueError) as e:
-        why = ' '.join(str(e).split())[:300]
-        warnings.warn(f'{file} is not a complete record of a run, so the run counts as not done ({why})')
+        warnings.warn(f'{file} is not a complete record of a run, so the run counts as not done ({shorten_error(e)})')
 
 # %% ../../nbs/compare/store.ipynb #e15e050f
 def library_versions()->dict: # Name -> version
@@ -293,8 +292,7 @@ def read_outputs(
             return z, y
         raise ValueError(f'shapes {z.shape} and {y.shape}, types {z.dtype} and {y.dtype}')
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as e:
-        why = ' '.join(str(e).split())[:300]
-        warnings.warn(f'{file} does not hold the outputs of a run, so tests leave them out ({why})')
+        warnings.warn(f'{file} does not hold the outputs of a run, so tests leave them out ({shorten_error(e)})')
 
 # %% ../../nbs/compare/store.ipynb #d0f3a650
 @patch

@@ -36,7 +36,7 @@ from ..shrink.decomposition import check_cost, flops_per_token
 from ..shrink.guarantee import changed_answers, outputs_on
 from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
-from ..registry import ENGINES
+from ..ship.engines import ENGINES, check_writers
 from ..ship.check import Answers, Measure, Standing, class_measures, opened, standings
 from ..shrink.recipe import check_recipe, options_of, parse
 from ..train.glue_learner import glue_learner
@@ -95,6 +95,7 @@ class Sweep(Runner):
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
             limits = limit if any(p.shrinks for p in parts) else CompressConfig()
             check_recipe(parts, limits, texts=True, labels=self._labels)
+        check_writers(*grid.precision, *(p.name for parts in map(parse, self.recipes) for p in parts))
         self.forms, self.beside = list_forms(grid.to, grid.precision), tuple(map(existing_path, grid.beside))
         if self.beside and self.tunes:
             raise ValueError(f"{option('beside')} is for models that are trained already: pass their texts as {option('data')}, and {option('epochs')} 0")

@@ -15,7 +15,7 @@ from fastai.data.transforms import CategoryMap
 from fastai.imports import dispatch
 from fastai.text.data import SortedDL
 from fastai.torch_core import default_device, to_cpu
-from fastcore.basics import listify, patch
+from fastcore.basics import patch
 from fastcore.foundation import L
 from fastcore.meta import delegates
 from transformers import PreTrainedTokenizerBase

@@ -8,8 +8,9 @@ Docs: https://rank-bert.github.io/rank_bert/data/tables.html.md"""
 __all__ = ['read_data', 'table_column', 'find_text_cols', 'check_text_cols', 'draw_rows']
 
 # %% ../../nbs/data/tables.ipynb #2201d6e0
-import csv, io, json, re, reprlib, warnings
-from itertools import groupby
+import codecs, csv, json, re, reprlib, warnings
+from functools import partial
+from itertools import chain, dropwhile, groupby, islice
 from pathlib import Path
 import datasets, numpy as np, pandas as pd, pyarrow as pa, pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
@@ -19,26 +20,35 @@ from ..io import check_file, expanded, json_object
 from ..settings import option
 
 # %% ../../nbs/data/tables.ipynb #6f30b79b
-def _file_text(path):
-    "Read a UTF-8 file without a byte-order mark, and with its line ends as they are, if not all of them are CR."
-    data = check_file(path).read_bytes()
-    if data.startswith((b'PK\x03\x04', b'\x1f\x8b')): raise ValueError(f'{path} is zip, gzip or Excel: unpack or convert it')
-    try:
-        return (data if b'\n' in data else data.replace(b'\r', b'\n')).decode('utf-8-sig')
-    except UnicodeDecodeError as e:
-        line = e.object.count(b'\n', 0, e.start) + 1
-        byte = e.object[e.start]
-        raise ValueError(f'{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8') from None
+def _file_lines(path):
+    "Yield the lines of a UTF-8 file with their ends, without a byte-order mark; a CR ends a line if nothing else does."
+    with check_file(path).open('rb') as f:
+        first = f.readline()
+        if first.startswith((b'PK\x03\x04', b'\x1f\x8b')): raise ValueError(f'{path} is zip, gzip or Excel: unpack or convert it')
+        first = first.removeprefix(codecs.BOM_UTF8)
+        lines = chain([first], f) if first.endswith(b'\n') else first.replace(b'\r', b'\n').splitlines(keepends=True)
+        for i, line in enumerate(lines, 1):
+            try: text = line.decode()
+            except UnicodeDecodeError as e:
+                raise ValueError(f'{path}, line {i}: byte 0x{line[e.start]:02x} is not UTF-8; save the file as UTF-8') from None
+            yield text
+
+def _whole_lines(path):
+    "Yield the lines of a file without their ends, and without the empty ones at its end."
+    waiting, found = [], False
+    for line in _file_lines(path):
+        waiting.append(line.removesuffix('\n').removesuffix('\r'))
+        if waiting[-1]:
+            yield from waiting
+            waiting, found = [], True
+    if not found: raise ValueError(f'{path} is empty')
 
 # %% ../../nbs/data/tables.ipynb #0e540d5d
 def read_lines(
     path:str|Path, # UTF-8 text file
 )->list[str]: # Lines without their ends, and without the empty lines at the end of the file
     "Read the lines of a text file, with any line ends, with or without a byte-order mark."
-    lines = [o.removesuffix('\r') for o in _file_text(path).split('\n')]
-    while lines and not lines[-1]: lines.pop()
-    if not lines: raise ValueError(f'{path} is empty')
-    return lines
+    return [*_whole_lines(path)]
 
 # %% ../../nbs/data/tables.ipynb #b3f856be
 def _string_frame(path, rows, names):
@@ -50,6 +60,14 @@ def _string_frame(path, rows, names):
             raise ValueError(f"{path}, line {line}: {'short' if len(row) < len(names) else 'long'} row, "
                              f'{len(row)} fields instead of {len(names)} ({reprlib.repr(names)})')
     return pd.DataFrame(rows.values(), columns=names, index=pd.Index(rows, name='line'), dtype=object)
+
+def _string_frames(read, path, n):
+    "Make a frame of every `n` rows (pairs of line and fields) that a function of the path yields; the first row has the names."
+    rows = read(path)
+    _, names = next(rows, (0, None))
+    if not names: raise ValueError(f'{path} is empty')
+    yield _string_frame(path, dict(islice(rows, n)), names)
+    while some := dict(islice(rows, n)): yield _string_frame(path, some, names)
 
 # %% ../../nbs/data/tables.ipynb #fa94d28e
 def read_tsv(
@@ -66,24 +84,18 @@ def read_tsv(
     return _string_frame(path, rows, names)
 
 # %% ../../nbs/data/tables.ipynb #7010ded8
-def read_csv(
-    path:str|Path, # Comma-separated file with a header
-)->pd.DataFrame: # Strings, indexed by line
-    "Read a CSV file, with quoted fields."
-    text = _file_text(path)
-    rows = {}
+def _csv_rows(path):
+    "Yield the line and the fields of each row."
     start = 1
-    csv.field_size_limit(max(len(text), csv.field_size_limit())) # it is 131,072 for the whole process
-    reader = csv.reader(io.StringIO(text), strict=True)
+    csv.field_size_limit(max(path.stat().st_size, csv.field_size_limit())) # it is 131,072 for the whole process
+    reader = csv.reader(_file_lines(path), strict=True)
     try:
         for row in reader:
-            if row: rows[start] = row
+            if row: yield start, row
             start = reader.line_num + 1
     except csv.Error as e:
         raise ValueError(f'{path}, line {start}: {e} (put quotation marks around each field that has a quotation mark, '
                          'a comma or a line end)') from None
-    if not rows: raise ValueError(f'{path} is empty')
-    return _string_frame(path, rows, rows.pop(next(iter(rows))))
 
 # %% ../../nbs/data/tables.ipynb #2d04b2c9
 def _name_classes(o, names):
@@ -114,53 +126,65 @@ def as_table(
     return res
 
 # %% ../../nbs/data/tables.ipynb #75934d26
-def read_json(
-    path:str|Path, # File with a JSON array of objects, or with one object per line
-)->pd.DataFrame: # Its rows
+def _json_value(text, path, line=0):
+    try: return json.loads(text.rstrip('\r\n'))
+    except (ValueError, RecursionError) as e: raise ValueError(f"{path}{f', line {line}' if line else ''}: not JSON: {e}") from None
+
+def _json_frames(path, n):
     "Read a JSON file that holds an array of objects, or one object per line (JSONL)."
-    text, rows = _file_text(path), {}
-    what, parts = ('row', [text]) if text.lstrip().startswith('[') else ('line', text.split('\n'))
-    for i, o in enumerate(parts, 1):
-        try:
-            if o.strip(): rows[i] = json.loads(o)
-        except (ValueError, RecursionError) as e:
-            place = path if what == 'row' else f'{path}, line {i}'
-            raise ValueError(f'{place}: not JSON: {e}') from None
-    if what == 'row': rows = dict(enumerate(rows[1], 1))
-    if not rows: raise ValueError(f'{path} has no rows')
-    for i, row in rows.items():
-        if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
-    names = dict.fromkeys(k for row in rows.values() for k in row)
-    res = as_table({k: [o.get(k) for o in rows.values()] for k in names})
-    return res.set_index(pd.Index(rows, name=what))
+    lines = dropwhile(lambda o: not o[1].strip(), enumerate(_file_lines(path), 1))
+    first = next(lines, (1, ''))
+    what, names = 'line', {}
+    rows = ((i, _json_value(o, path, i)) for i, o in chain([first], lines) if o.strip())
+    if first[1].lstrip().startswith('['):
+        what = 'row'
+        rows = enumerate(_json_value(first[1] + ''.join(o for _, o in lines), path), 1)
+    while some := dict(islice(rows, n)):
+        for i, row in some.items():
+            if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
+            names |= dict.fromkeys(row)
+        yield as_table({k: [o.get(k) for o in some.values()] for k in names}).set_index(pd.Index(some, name=what))
+    if not names: raise ValueError(f'{path} has no rows')
 
 # %% ../../nbs/data/tables.ipynb #955db544
-def read_parquet(
-    path:str|Path, # Parquet file
-)->pd.DataFrame: # With the names of its classes, if `datasets` wrote them
+def _parquet_frames(path, n):
     "Read a Parquet file, with the names of its classes if `datasets` wrote them."
-    try: res = as_table(Dataset(pq.ParquetFile(path).read()))
+    begin = 0
+    try:
+        file = pq.ParquetFile(path)
+        for part in file.iter_batches(n) if n else [file.read()]:
+            res = as_table(Dataset(pa.table(part)))
+            res.index += begin
+            begin += len(res)
+            if begin: yield res
     except Exception as e: raise ValueError(f'{path} is not a Parquet file that can be read: {e}') from None
-    if res.empty: raise ValueError(f'{path} has no rows')
-    return res
+    if not begin: raise ValueError(f'{path} has no rows')
 
 # %% ../../nbs/data/tables.ipynb #37c61474
-def _read_txt(path):
-    return _string_frame(path, {i: [o] for i, o in enumerate(read_lines(path), 1)}, ['text'])
+def _tsv_rows(path):
+    return enumerate((o.split('\t') for o in _whole_lines(path)), 1)
 
-READERS = {'.csv': read_csv, '.tsv': read_tsv, '.jsonl': read_json, '.ndjson': read_json, '.json': read_json,
-           '.parquet': read_parquet, '.txt': _read_txt}
+def _txt_rows(path):
+    return enumerate(chain([['text']], ([o] for o in _whole_lines(path))))
 
-def read_file(
+READERS = {k: partial(_string_frames, v) for k, v in (('.csv', _csv_rows), ('.tsv', _tsv_rows), ('.txt', _txt_rows))}
+READERS |= dict.fromkeys(('.jsonl', '.ndjson', '.json'), _json_frames) | {'.parquet': _parquet_frames}
+
+def read_parts(
     path:str|Path, # File whose ending is among `READERS`
-)->pd.DataFrame: # Its `attrs['file']` is the path
-    "Read the table in a file."
+    n:int=None, # Rows of a table; None for all
+): # Tables, whose `attrs['file']` is the path
+    "Read the table in a file, `n` rows after the other; only a JSON array is held whole."
     path = check_file(path)
     if path.suffix.lower() not in READERS:
         raise ValueError(f'{path}: cannot read files that end in {path.suffix!r}, only {", ".join(READERS)}')
-    res = READERS[path.suffix.lower()](path)
-    res.attrs['file'] = str(path)
-    return res
+    for res in READERS[path.suffix.lower()](path, n):
+        res.attrs['file'] = str(path)
+        yield res
+
+def read_file(path:str|Path)->pd.DataFrame:
+    "Read the table in a file."
+    return next(read_parts(path))
 
 # %% ../../nbs/data/tables.ipynb #t4gfil02
 _TAG = re.compile('O$|[BIESUL](?:[-_]|$)')

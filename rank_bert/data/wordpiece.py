@@ -10,6 +10,7 @@ __all__ = []
 # %% ../../nbs/data/wordpiece.ipynb #5a1e83bf
 import heapq
 from collections import Counter, defaultdict
+from itertools import pairwise
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertTokenizerFast, PreTrainedTokenizerBase
@@ -41,7 +42,7 @@ class _PairCounts:
         for w in words: self._add(w, 1)
         self._push(self.counts)
     def _add(self, w, sign):
-        for p in zip(self.split[w], self.split[w][1:]):
+        for p in pairwise(self.split[w]):
             self.counts[p] += sign*self.freq[w]
             self.where[p].add(w)
     def _push(self, pairs):
@@ -57,11 +58,11 @@ class _PairCounts:
         "Join `pair` wherever it occurs."
         changed = set()
         for w in self.where.pop(pair):
-            old = set(zip(self.split[w], self.split[w][1:]))
+            old = set(pairwise(self.split[w]))
             self._add(w, -1)
             self.split[w] = _join_pair(self.split[w], *pair)
             self._add(w, 1)
-            changed |= old | set(zip(self.split[w], self.split[w][1:]))
+            changed |= old | set(pairwise(self.split[w]))
         self._push(changed)
 
 # %% ../../nbs/data/wordpiece.ipynb #62eeea2b

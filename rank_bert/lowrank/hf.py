@@ -110,6 +110,10 @@ class RankPlanQuantizer(FactorsQuantizer):
 LOCK = ('\n\nNothing is broken: this model has factorised layers. `pip install git+https://github.com/rank-bert/rank_bert.git`, '
         'and `import rank_bert` before you load it')
 
+def write_settings(file, entries):
+    "Write a `config.json` as transformers does."
+    file.write_text(json.dumps(entries, indent=2, sort_keys=True) + '\n', encoding='utf-8')
+
 def refuse_without_rank_bert(
     config, # Of a transformers model
     folder, # `Path` of the folder that its `config.json` was written to
@@ -117,8 +121,7 @@ def refuse_without_rank_bert(
     "Write into the config of a factorised model that only rank_bert opens it."
     if quant_method(config) != METHOD: return
     file = folder/'config.json'
-    entries = {**json.loads(file.read_text(encoding='utf-8')), 'transformers_weights':LOCK}
-    file.write_text(json.dumps(entries, indent=2, sort_keys=True)+'\n', encoding='utf-8')
+    write_settings(file, json.loads(file.read_text(encoding='utf-8')) | dict(transformers_weights=LOCK))
 
 # %% ../../nbs/lowrank/hf.ipynb #10hf0013
 def write_remote_code(
@@ -143,5 +146,5 @@ def write_remote_code(
     file.write_text(re.sub(r'(from \.+\w.*\n)+', lambda _: f'\n{ours}', code), encoding='utf-8')
     entries |= dict(auto_map={'AutoConfig': f'{file.stem}.FactorsAutoConfig'},
         transformers_weights=f'{LOCK}, or pass trust_remote_code=True')
-    (place/'config.json').write_text(json.dumps(entries, indent=2, sort_keys=True) + '\n', encoding='utf-8')
+    write_settings(place/'config.json', entries)
     return file

@@ -21,7 +21,6 @@ from transformers import AutoModelForSequenceClassification, BertConfig
 
 from ..checks import check_answers, check_count
 from ..data.facts import GLUE_TASKS
-from ..io import expanded
 from .answers import KINDS, head_kind
 from .hooks import notes, set_attr
 from .encoder import Encoder, input_names

@@ -79,6 +79,5 @@ def pooling_of(
     if (st := enc.st) is None: return f'mean of the tokens ({type(enc.base).__name__} has no pooling of its own)'
     def told(m):
         if not is_a(m, 'Pooling'): return type(m).__name__
-        mode = getattr(m, 'pooling_mode', None) or m.get_pooling_mode_str()
-        return f"{type(m).__name__} ({mode if isinstance(mode, str) else ' + '.join(mode)})"
+        return f"{type(m).__name__} ({m.pooling_mode if isinstance(m.pooling_mode, str) else ' + '.join(m.pooling_mode)})"
     return ', '.join(map(told, list(st)[1:]))

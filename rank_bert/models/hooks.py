@@ -66,18 +66,26 @@ def hooked(
     before:bool=False, # Call `f(args, kwargs)` ahead of the module instead?
 ):
     "Call functions whenever modules compute, inside the block."
-    handles = [m.register_forward_pre_hook(lambda m, *a, f=f: f(*a), with_kwargs=True) if before
-        else m.register_forward_hook(lambda m, *a, f=f: f(*a), with_kwargs=True) for m, f in hooks]
+    register = nn.Module.register_forward_pre_hook if before else nn.Module.register_forward_hook
+    handles = [register(m, lambda m, *a, f=f: f(*a), with_kwargs=True) for m, f in hooks]
     try: yield
     finally:
         for h in handles: h.remove()
 
 # %% ../../nbs/models/hooks.ipynb #shm0d002
+def configs_of(
+    model:nn.Module, # Any module
+)->list: # Each once
+    "List the configurations of transformers models in a module."
+    return [*{id(m.config): m.config for m in model.modules() if hasattr(m, 'config')}.values()]
+
 def with_own_modules(
     model:nn.Module, # Any module
-)->nn.Module: # A copy; do not train it
+    shared:list=None, # The parameters that stay where they are; all when None
+)->nn.Module: # A copy; do not train what it shares
     "Copy a model whose weights stay where they are."
-    return copy.deepcopy(model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()})
+    shared = model.parameters() if shared is None else shared
+    return copy.deepcopy(model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in shared})
 
 # %% ../../nbs/models/hooks.ipynb #n0tes002
 class Notes:

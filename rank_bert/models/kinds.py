@@ -9,7 +9,6 @@ __all__ = ['check_head', 'prediction_of', 'loss_increase']
 
 # %% ../../nbs/models/kinds.ipynb #ndsn0002
 from contextlib import ExitStack
-from fastcore.basics import patch
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as hf_logging
 
-from ..io import expanded, hub_reachable, needs_extra
+from ..io import hub_reachable, needs_extra
 from .answers import SENTENCE_KINDS
 from .encoder import Encoder, is_a, sentence_encoder
 from .hooks import notes, set_attr

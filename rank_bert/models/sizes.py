@@ -45,15 +45,9 @@ def dense_size(
 # %% ../../nbs/models/sizes.ipynb #80414d3f
 def encoder_params(
     model:nn.Module, # A transformers model, or any module that contains one
-    dense:bool=False, # Count every factorised layer as the dense one in its place?
     nbytes:bool=False, # Count bytes?
 )->dict: # linear (weights), embeddings, head (pooler and classifier), other (biases, norms), total
     "Count the parameters of a model by part."
-    def count(ps, n, p):
-        size = p.element_size() if nbytes else 1
-        owner = re.sub(r'(up|down)\.weight$', '', n)
-        up, down = (ps.get(f'{owner}{k}.weight') for k in ('up', 'down'))
-        if not dense or up is None or down is None: return size*p.numel()
-        return size*(up.numel()*down.numel()//up.shape[1]**2) if p is up else 0
-    res = {k: sum(count(ps, n, p) for n, p in ps.items()) for k, ps in parameter_parts(model).items()}
+    def size(p): return p.numel()*(p.element_size() if nbytes else 1)
+    res = {k: sum(map(size, ps.values())) for k, ps in parameter_parts(model).items()}
     return dict(**res, total=sum(res.values()))

@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/see/bounds.html.md"""
 __all__ = ['least_texts']
 
 # %% ../../nbs/see/bounds.ipynb #boun0003
+from bisect import bisect_left
 from typing import NamedTuple
 import numpy as np
 from scipy import optimize, stats
@@ -32,16 +33,10 @@ def least_texts(
     "Compute how many texts a guarantee needs."
     check_fraction(max_changed, 'max_changed', one=False)
     check_fraction(confidence, 'confidence', one=False)
-    low = check_count(changed, 'changed', 0)
-    high = changed + 1
+    check_count(changed, 'changed', 0)
     def keeps(n):
         return stats.binom.cdf(changed, n, max_changed) <= 1 - confidence + 1e-15
-    while not keeps(high): low, high = high, 2*high
-    while high - low > 1:
-        mid = (low + high)//2
-        if keeps(mid): high = mid
-        else: low = mid
-    return high
+    return bisect_left(range(2**60), True, key=keeps)
 
 # %% ../../nbs/see/bounds.ipynb #prom0018
 def check_enough(
@@ -87,11 +82,10 @@ def upper_bound(
 # %% ../../nbs/see/bounds.ipynb #bndmi002
 def mean_interval(
     changes, # In [-1, 1], such as the score of a query by one model less that by another, `(texts,)`
-    confidence:float=.95, # Probability that the real mean lies in the interval
 )->tuple: # Lower and upper bound
-    "Bound the mean of gains and losses on both sides."
-    x, each = np.asarray(changes, float), (1 + confidence)/2
-    return 1 - 2*upper_bound((1 - x)/2, each), 2*upper_bound((1 + x)/2, each) - 1
+    "Bound the mean of gains and losses on both sides, with 95 % confidence."
+    x = np.asarray(changes, float)
+    return 1 - 2*upper_bound((1 - x)/2, .975), 2*upper_bound((1 + x)/2, .975) - 1
 
 # %% ../../nbs/see/bounds.ipynb #gatebn02
 def mean_p(

@@ -110,11 +110,10 @@ def tested_score(
     confidence:float=.95, # Probability with which each bound holds
     seed:int=42, # Of the draws
     draws:int=1000,
-    rows:int=1, # Extreme texts to add
 )->Tested:
     "Test a limit on the drop of a score from both sides, by drawing texts anew beside an extreme one."
     rng = np.random.default_rng(seed)
-    tried = [np.concatenate([data, [o]*rows]) for o in extremes(data)]
+    tried = [np.concatenate([data, [o]]) for o in extremes(data)]
     drops = [float(drop(np.ones((1, len(o))), o)[0]) for o in tried]
     def drawn(texts):
         kinds, counts = np.unique(texts, axis=0, return_counts=True)

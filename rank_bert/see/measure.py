@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 
 import torch
-from fastcore.basics import patch
+from fastcore.basics import chunked, patch
 from torch import nn
 
 from ..models.encoder import Encoder
@@ -77,7 +77,7 @@ def measure(
     got = [None]*len(sums)
     for i, x in enumerate(sums):
         kinds.setdefault(x.map(lambda t: (t.shape, t.dtype)), []).append(i)
-    for ids in (ids[k:k + 16] for ids in kinds.values() for k in range(0, len(ids), 16)): # 16 matrices in a `Spectrum`
+    for ids in (some for ids in kinds.values() for some in chunked(ids, 16)): # 16 matrices in a `Spectrum`
         x = MatrixSum(*(None if t[0] is None else torch.stack(t) for t in zip(*(sums[i] for i in ids))))
         x = x.map(lambda t: (t.cpu() if t.device.type == 'mps' else t).to(torch.promote_types(t.dtype, torch.float32)))
         finite = torch.stack([t.isfinite().all(-1).all(-1) for t in x if t is not None]).all(0)

@@ -13,7 +13,7 @@ __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'effective_ran
 import math
 from functools import cached_property, wraps
 import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch, torch.nn as nn
-from fastcore.basics import patch
+from fastcore.basics import chunked, patch
 from ..checks import check_fraction, check_name, check_positive, check_several
 from ..models.hooks import set_attr
 from ..models.encoder import linears
@@ -219,11 +219,10 @@ def energy_rank_90(x):
 @rank_metric
 def rankme(
     x, # Embeddings (texts, features), a stack of such matrices, or a `Spectrum`
-    eps:float=1e-7, # Added to every normalised singular value
 ): # float, or a tensor (...)
     "Estimate the quality of embeddings by their effective rank (Garrido et al. 2023)."
     s = x.s
-    p = s/s.sum(-1, keepdim=True).clamp_min(torch.finfo(s.dtype).tiny)+eps
+    p = s/s.sum(-1, keepdim=True).clamp_min(torch.finfo(s.dtype).tiny)+1e-7
     return torch.special.entr(p).sum(-1).exp()
 
 # %% ../../nbs/see/metrics.ipynb #eccf1d93
@@ -314,7 +313,7 @@ def weight_spectra(
     shapes, got = {}, {}
     for n, w in ws.items():
         shapes.setdefault(w.shape, []).append(n)
-    for names in (ns[i:i + 8] for ns in shapes.values() for i in range(0, len(ns), 8)):
+    for names in (some for ns in shapes.values() for some in chunked(ns, 8)):
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
 

@@ -8,13 +8,14 @@ Docs: https://rank-bert.github.io/rank_bert/ship/check.html.md"""
 __all__ = ['Gate', 'check']
 
 # %% ../../nbs/ship/check.ipynb #chek0003
-import os, platform, time, warnings
+import os, platform, warnings
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
 import numpy as np, pandas as pd, torch
+from fastcore.basics import chunked
 from tqdm.auto import tqdm
 from ..checks import check_name, short_repr
 from ..data.labels import Labels, is_unnamed, match_labels
@@ -23,14 +24,15 @@ from ..data.tables import check_columns, check_text_cols, find_text_cols, is_emp
 from ..io import digest, expanded, json_text
 from ..lowrank.record import model_digest
 from ..models.folder import MANIFEST, SavedModel, as_saved, check_kind
-from ..models.kinds import KINDS, by_group
+from ..models.kinds import KINDS
 from ..models.spans import check_kinds, entities, has_heads, split_tag
 from ..see.bounds import hochberg, tested_mean
 from ..see.drops import SCORES, class_counts, class_extremes, spearman, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
 from ..settings import Limits, comma_list, flatten, option
 from ..shrink.guarantee import changed_answers, texts_digest
-from .export import in_pytorch, open_source
+from ..shrink.latency import timed_call
+from .export import by_query, in_pytorch, open_source
 from .others import find_onnx, find_static, open_onnx, open_static
 from .runtime import Predictor
 
@@ -218,10 +220,10 @@ def class_measures(y, a, b, names)->dict: # Labels and decisions: `(texts,)` num
     return dict(accuracy=Measure((a == y)*1. - (b == y), was=(a == y).mean())) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
 
 # %% ../../nbs/ship/check.ipynb #chek0052
-def in_parts(ask, texts, progress, n=512)->list: # Of what a function of texts gives for each
+def in_parts(ask, texts, progress)->list: # Of what a function of texts gives for each
     "Ask a model some texts at a time, with a bar."
-    bar = tqdm(range(0, len(texts), n), 'answering', leave=False, disable=not progress)
-    return [row for i in bar for row in ask(texts[i:i + n])]
+    bar = tqdm([*chunked(texts, 512)], 'answering', leave=False, disable=not progress)
+    return [row for some in bar for row in ask(some)]
 
 def pair_similarity(p, pairs, bs): # -> `(pairs, 1)`
     "Compute how similar the two texts of each pair are."
@@ -286,10 +288,7 @@ def rank_answers(p, q, order, texts, grades, limits, bs, progress=False):
     "Compare rerankers by query."
     queries = {}
     for i, (query, _) in enumerate(texts): queries.setdefault(query, []).append(i)
-    number = {query: i for i, query in enumerate(queries)}
-    groups = torch.tensor([number[query] for query, _ in texts])
-    a, b = (np.stack(in_parts(partial(o.outputs, bs=n), texts, progress)) for o, n in zip((p, q), bs))
-    a, b = (by_group(torch.as_tensor(o), groups).numpy() for o in (a, b))
+    a, b = (by_query(np.stack(in_parts(partial(o.outputs, bs=n), texts, progress)), texts) for o, n in zip((p, q), bs))
     scores = [[], []]
     for i, (query, at) in enumerate(queries.items()):
         if len(at) < 2 or grades is not None and not (grades[at] > 0).any():
@@ -321,6 +320,12 @@ def compare_answers(p, q, order, texts, y, limits, bs, progress=False):
     compare = tag_answers if p.kind == 'token_classification' else rank_answers if p.kind == 'ranking' else text_answers
     return compare(p, q, order, texts, y, limits, bs, progress)
 
+def unit_numbers(keys)->tuple: # a number for each, and how many differ
+    "Number texts or names in the order in which they come."
+    numbers = {}
+    each = np.array([numbers.setdefault(o, len(numbers)) for o in keys])
+    return each, len(numbers)
+
 Standing = namedtuple('Standing', 'dense small low high')
 
 def standings(
@@ -328,8 +333,7 @@ def standings(
     confidence:float=.95, # Probability with which each bound holds, by itself
 )->dict: # Name of a score, or 'changed' -> `Standing`: scores of both models, and bounds of the small one's beside the dense one's
     "Place each score of a small model between the bounds that a gate would compute."
-    numbers = {}
-    unit = np.array([numbers.setdefault(o, len(numbers)) for o in found.texts])
+    unit, _ = unit_numbers(found.texts)
     limits = Limits(max_changed=.5, confidence=confidence)
     res = {}
     for name, m in found.measures.items():
@@ -426,11 +430,7 @@ def measured(p, texts, about, limits)->list: # Rows like those of slices
         some = [*texts[::max(1, len(texts)//50)]][:50]
         ask = partial(p.tag, bs=1) if p.kind == 'token_classification' else partial(p.outputs, bs=1)
         ask(some[:2])
-        took = []
-        for o in some:
-            start = time.perf_counter()
-            ask([o])
-            took.append(1e3*(time.perf_counter() - start))
+        took = [1e3*timed_call(partial(ask, [o])) for o in some]
         rows.append(('ms', limits.max_ms, float(np.median(took)), len(some)))
     if limits.max_mb:
         if 'mb' not in about: raise ValueError(f"{option('max_mb')} needs a folder or a file: pass that in the place of a predictor")
@@ -487,14 +487,13 @@ def check(
         found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
-    numbers = {}
-    unit = np.array([numbers.setdefault(o, len(numbers)) for o in keys])
+    unit, n_units = unit_numbers(keys)
     tested = tested_slices(slices_of(found, p, table, limits), unit, limits)
     verdict = judged(tested, limits.confidence)
     more = measured(q, found.texts if what == 'queries' and p.kind != 'ranking' else texts, second, limits)
     if verdict != 'broken' and any(o['verdict'] == 'broken' for o in more): verdict = 'broken'
     marked = digest(expanded(data)) if isinstance(data, (str, Path)) else texts_digest(found.texts)
-    about = dict(confidence=limits.confidence, units=len(numbers), unit=limits.unit or what, rows=n, dense=first, small=second, divergence=divergence,
+    about = dict(confidence=limits.confidence, units=n_units, unit=limits.unit or what, rows=n, dense=first, small=second, divergence=divergence,
         data=dict(name=str(data) if isinstance(data, (str, Path)) else type(data).__name__, digest=marked), seed=limits.seed, limits=limits.asdict())
     columns = 'by slice units limit allowed seen lower upper verdict note holds broken'.split()
     return Gate(verdict, pd.DataFrame(tested + more)[columns], about)

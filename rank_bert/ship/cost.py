@@ -11,7 +11,7 @@ __all__ = []
 from functools import partial
 from importlib import import_module
 
-import torch.nn as nn
+import torch, torch.nn as nn
 
 from ..checks import check_name
 from .engines import ENGINES
@@ -61,7 +61,7 @@ def engine_latency(
         return measure_latency(shapes, prepare=prepare, name=f'{to}-{precision}', **kwargs)
     def whole(model, bs, length):
         graph = TextGraph(model)
-        x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
+        x = graph.arrays(bs, length)
         x['attention_mask'][:] = 1
         engine = in_engine(partial(to_onnx, graph), graph.outputs[0], to, precision, [x])
         return partial(engine, x)

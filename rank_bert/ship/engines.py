@@ -10,6 +10,7 @@ __all__ = ['Engine', 'write_onnx', 'onnx_session', 'load_onnx', 'write_openvino'
 # %% ../../nbs/ship/engines.ipynb #eng00003
 import shutil, threading
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..io import hide_module, needs_extra
@@ -111,3 +112,13 @@ ENGINES['openvino'] = Engine('openvino', 'openvino', 'openvino', ('fp32', 'bf16'
     'openvino/openvino_model.xml', write_openvino, load_openvino, step=8, needs=('bf16', 'static'),
     elsewhere=dict(bf16='it computes in float32', int8='it may be slower than in fp32', static='its sums of products may overflow, and answers change'),
     floats=dict(bf16='bf16', fp16='f16', int8='bf16'), calibrated=dict(static='nncf'))
+
+# %% ../../nbs/ship/engines.ipynb #eng0001b
+def check_writers(
+    *precisions, # That somebody asks for; others, and `auto`, are ignored
+)->dict: # Precision -> the package that it lacks
+    "List the precisions that lack the package which writes them; raise `ImportError` if one of them is asked for."
+    lost = {p: package for o in ENGINES.values() for p, package in o.calibrated.items() if not find_spec(package)}
+    for p in precisions:
+        if p in lost: raise ImportError(f"{lost[p]} is not installed: pip install 'rank_bert[{p}]', or {lost[p]} alone")
+    return lost

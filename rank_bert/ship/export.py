@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from ..checks import check_count, default_length
 from ..duration import say_duration
-from .engines import ENGINES
+from .engines import ENGINES, check_writers
 from .hub import export_card
 from .onnx import TextGraph, check_graph, to_onnx
 from .space import space_of
@@ -88,9 +88,8 @@ def export(
                 warn_if_slower(graph, runs[best[0]], folders[best], best, size)
         more = measured
         if config.max_changed:
-            of = model if dense is None else dense
-            place = str(of) if isinstance(of, (str, os.PathLike)) else ''
-            more |= dict(guarantee=replace(kept[best], dense=Path(place).name or None).asdict(), dense=place)
+            proven = replace(kept[best], dense=Path(truth.place).name or None)
+            more |= dict(guarantee=proven.asdict(), dense=truth.place)
         elif promised := guaranteed(source.model): # in PyTorch, in float32
             same = tokenizer is None and max_length in (None, source.settings.get('max_length'))
             if same and best[1] == 'fp32': more['guarantee'] = promised
@@ -121,8 +120,11 @@ def why_not(to:str, precision:str, processor:str=None)->str: # None if there is 
     return f"{precision} needs {' or '.join(INSTRUCTIONS[precision])}, and {processor or 'this processor'} has none of them"
 
 # %% ../../nbs/ship/export.ipynb #de000010
-class Source(namedtuple('Source', 'model tokenizer max_length settings texts_per_row activation', defaults=[{}, None, 'Identity'])):
-    "What we export. `settings` are of the command that wrote its folder, `texts_per_row` is 1 or 2, or None if we do not know."
+_SOURCE = 'model tokenizer max_length settings texts_per_row activation place'
+
+class Source(namedtuple('Source', _SOURCE, defaults=[{}, None, 'Identity', ''])):
+    """What we export. `settings` are of the command that wrote its folder, `texts_per_row` is 1 or 2, or None if we do not know,
+    and `place` is the folder or name that it was opened from."""
     @cached_property
     def enc(self): return Encoder(self.model)
 
@@ -147,11 +149,12 @@ def open_source(
     otherwise=None, # Tokenizer of a model that knows none
 )->Source:
     "Bring model, tokenizer and length together, whatever was passed to `export`; refuse what graphs cannot do."
-    settings, n = {}, None
+    settings, n, place = {}, None, ''
     if isinstance(model, Model):
         tokenizer = tokenizer or model.tokenizer
         model = model.model
     if isinstance(model, (str, os.PathLike)):
+        place = str(model)
         saved = as_saved(model)
         opened = open_model(saved or model, tokenizer)
         own = opened.tokenizer or get_tokenizer(saved or model)
@@ -177,7 +180,7 @@ def open_source(
     least = tokenizer.num_special_tokens_to_add(pair=True) + 2
     length = check_count(length, option('max_length'), least, tokenizer.model_max_length)
     check_length(config, length, option('max_length'))
-    return Source(model, tokenizer, length, settings, 2 if pairs else n, act)
+    return Source(model, tokenizer, length, settings, 2 if pairs else n, act, place)
 
 # %% ../../nbs/ship/export.ipynb #exp0w008
 def check_ids(enc, tokenizer):
@@ -345,7 +348,7 @@ def engine_times(predictors, graph, bs, length, repeats=20)->dict: # (engine, pr
     dense = TextGraph(to_dense(graph.model), graph.inputs) if plan_of(graph.enc) else graph
     runs = {('pytorch', 'dense'): pytorch_engine(dense), ('pytorch', 'fp32'): pytorch_engine(graph)}
     runs |= {k: p._run_engine for k, p in predictors.items()}
-    x = {k: v.numpy() for k, v in graph.sample(bs, length).items()}
+    x = graph.arrays(bs, length)
     x['attention_mask'][:] = 1
     return in_turns({k: partial(timed_call, partial(f, x)) for k, f in runs.items()}, repeats=repeats, warmup=1)
 
@@ -358,14 +361,14 @@ def compare_engines(
 )->pd.DataFrame: # Two rows for PyTorch and one a candidate: least `ms`, `speedup`, `divergence`, `changed`, `mb`
     "Time exported folders and PyTorch in turns, and compare their predictions."
     predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
+    any_of = next(iter(predictors.values()))
     if not texts:
         warnings.warn('without texts, answers are compared on English sentences about films: pass texts like your own')
         from rank_bert.data.glue import load_glue
         texts = load_glue('sst2', 'sample')['validation']['sentence'][:]
-        if next(iter(predictors.values())).settings.get('texts') == 2:
+        if any_of.settings.get('texts') == 2:
             texts = list(zip(texts, texts[::-1]))
     times = engine_times(predictors, graph, bs, length)
-    any_of = next(iter(predictors.values()))
     rows = []
     kind = KINDS[graph.kind]
     with set_attr([any_of], '_run_engine', pytorch_engine(graph)): want = any_of.outputs(texts)
@@ -408,7 +411,7 @@ def tries_seconds(
     size:tuple, # Texts and tokens of the batch that is timed
 )->float:
     "Estimate how long it takes to write candidates, and to compare and time them in turns with PyTorch."
-    x = {k: v.numpy() for k, v in graph.sample(*size).items()}
+    x = graph.arrays(*size)
     each = timed_call(partial(pytorch_engine(graph), x))/size[0]
     return n*took + (n + 2)*each*((256 if texts is None else len(texts)) + 21*size[0]) # 21 turns
 
@@ -436,9 +439,7 @@ def choose_candidate(folders, kept, graph, texts, size, form, config): # Engine 
 # %% ../../nbs/ship/export.ipynb #de000025
 def list_candidates(to, precision, processor=None):
     "List the engines and precisions that are asked for, installed, and supported by a processor."
-    needs = {p: package for o in ENGINES.values() for p, package in o.calibrated.items() if not find_spec(package)}
-    if package := needs.get(precision):
-        raise ImportError(f"{package} is not installed: pip install 'rank_bert[{precision}]', or {package} alone")
+    needs = check_writers(precision)
     if to != 'auto' and precision != 'auto':
         if precision not in ENGINES[to].precisions: raise ValueError(why_not(to, precision))
         if less := why_not(to, precision, processor): warnings.warn(f'{less}: the folder answers, but more slowly')
@@ -517,7 +518,7 @@ def trace_graph(graph, file, engines): # Engine -> function of a dict of arrays,
 # %% ../../nbs/ship/export.ipynb #exp0w007
 def warn_if_slower(graph, plain, folder, form, size):
     "Warn if a folder is slower here, on a batch of a size, than `plain`, the same engine in fp32."
-    x = {k: v.numpy() for k, v in graph.sample(*size).items()}
+    x = graph.arrays(*size)
     calls = {f: partial(timed_call, partial(f, x)) for f in (plain, Predictor(folder)._run_engine)}
     before, after = (1e3*min(t) for t in in_turns(calls, warmup=1).values())
     if after <= 1.1*before + .3: return # milliseconds
@@ -547,7 +548,7 @@ def compare_speed(
         trace_graph(graph, traced, dict(candidates))
         folders = {k: Path(tmp)/'-'.join(k) for k in candidates}
         n, length = sizes[-1]
-        x = {k: v.numpy() for k, v in graph.sample(1, length).items()} # for the time the ranges do not matter
+        x = graph.arrays(1, length) # for the time the ranges do not matter
         write_candidates(source, graph, traced, folders, [], (-(-n//4), length), None, [x]) # which counts 21 turns, and batches take 5
         predictors = {k: Predictor(f, torch.get_num_threads()) for k, f in folders.items()}
         for n, length in sizes:
@@ -566,13 +567,14 @@ def outputs_of(
     exported = isinstance(source, (str, os.PathLike)) and (Path(source)/MANIFEST).is_file()
     if exported: source = Predictor(source, torch.get_num_threads())
     p = source if isinstance(source, Predictor) else in_pytorch(source)
-    return _of_queries(p.outputs(texts, bs), p.kind, texts)
+    z = p.outputs(texts, bs)
+    return by_query(z, texts) if p.kind == 'ranking' else z, p.kind
 
-def _of_queries(z, kind, texts):
-    "Put the scores of each query into a row, if that is what counts."
-    if kind != 'ranking': return z, kind
+def by_query(z, texts): # scores of pairs -> (queries, most candidates)
+    "Put the scores of each query into a row."
     numbers = {}
-    return by_group(torch.as_tensor(z), torch.tensor([numbers.setdefault(o[0], len(numbers)) for o in texts])).numpy(), kind
+    groups = torch.tensor([numbers.setdefault(query, len(numbers)) for query, _ in texts])
+    return by_group(torch.as_tensor(z), groups).numpy()
 
 # %% ../../nbs/ship/export.ipynb #4e58a721
 def digests_of(source, texts):

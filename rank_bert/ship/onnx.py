@@ -69,6 +69,10 @@ class TextGraph(nn.Module):
             token_type_ids=(at >= length//2).long().repeat(bs, 1))
         return {k: x[k] for k in self.inputs}
 
+    def arrays(self, bs, length):
+        "Draw such a batch for an engine."
+        return {k: v.numpy() for k, v in self.sample(bs, length).items()}
+
 # %% ../../nbs/ship/onnx.ipynb #dx000031
 def trace(
     graph:TextGraph, # What to trace

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 from ..checks import check_answers
-from .engines import ENGINES
+from .engines import ENGINES, check_writers
 from .export import CALIBRATE, check_exportable, check_ids, export
 from .runtime import Predictor
 from ..models.answers import KINDS
@@ -53,7 +53,8 @@ class Exported:
 
 # %% ../../nbs/ship/parts.ipynb #24dpa007
 def _refuse(job, parts):
-    "Raise `ValueError` for a token without a row, and for what a model does and graphs do not."
+    "Raise an error for what is not installed, a token without a row, and what a model does and graphs do not."
+    check_writers(parts[-1].name)
     enc = job.encoder
     check_ids(enc, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
     check_exportable(enc)

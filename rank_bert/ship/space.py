@@ -10,7 +10,7 @@ __all__ = ['MEASURED', 'space_of', 'note_measured', 'compare_spaces', 'same_inde
 # %% ../../nbs/ship/space.ipynb #spac0003
 import os, re, warnings
 import torch
-from ..io import expanded, json_object, json_text, new_file
+from ..io import expanded, json_object, json_text, write_text
 from ..models.embedder import pooling_of, prompted
 from ..models.encoder import Encoder
 from ..models.folder import SavedModel, as_saved
@@ -63,10 +63,10 @@ def note_measured(
     says = f'Queries by this model search an index that {name} made: {_measured(about)}'
     card = folder/'README.md'
     try:
-        with new_file(folder/MEASURED) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
+        write_text(folder/MEASURED, json_text(about, indent=1) + '\n')
         if card.is_file():
             text = re.sub(r'\n*^Queries by this model search an index .*$\n*', '\n', card.read_text(encoding='utf-8'), flags=re.M)
-            with new_file(card) as tmp: tmp.write_text(f'{text.rstrip()}\n\n{says}\n', encoding='utf-8')
+            write_text(card, f'{text.rstrip()}\n\n{says}\n')
     except OSError as e: warnings.warn(f'what was measured is not noted beside the model: {e}') # it is on the screen
 
 def _measured(o):

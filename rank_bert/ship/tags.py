@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/ship/tags.ipynb #t4gn0003
 import numpy as np
 from ..checks import check_answers, check_count, check_name, check_texts, text_rows
-from ..models.answers import KINDS, word_starts
+from ..models.answers import KINDS
 from ..models.spans import entities, has_heads
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0010

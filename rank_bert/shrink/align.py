@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/align.html.md"""
 __all__ = []
 
 # %% ../../nbs/shrink/align.ipynb #2270b405
-import copy, torch, torch.nn as nn
+import torch, torch.nn as nn
 from ..checks import check_positive
 from ..models.kinds import KINDS
 from ..models.encoder import Encoder, is_a

@@ -9,6 +9,7 @@ __all__ = ['default_allocator', 'allocate']
 
 # %% ../../nbs/shrink/allocate.ipynb #652f1aec
 import math
+from bisect import bisect_right
 from collections import namedtuple
 import numpy as np, torch
 from ..checks import check_count, check_fraction, check_name
@@ -55,11 +56,10 @@ def _total_error(choices, picks):
 # %% ../../nbs/shrink/allocate.ipynb #a7a11a54
 def _last_affordable(pick, steps, choices, capacity):
     "Pick at the last of the rising `steps` that is affordable; take the cheapest choices if none is."
-    lo, hi = -1, len(steps)
-    while hi-lo > 1:
-        mid = (lo+hi)//2
-        lo, hi = (mid, hi) if _total_cost(choices, [pick(c, steps[mid]) for c in choices]) <= capacity else (lo, mid)
-    return [0 if lo < 0 else pick(c, steps[lo]) for c in choices]
+    def cost(step):
+        return _total_cost(choices, [pick(c, step) for c in choices])
+    n = bisect_right(steps, capacity, key=cost)
+    return [pick(c, steps[n - 1]) if n else 0 for c in choices]
 
 # %% ../../nbs/shrink/allocate.ipynb #bc200e90
 @ALLOCATORS.add('uniform')

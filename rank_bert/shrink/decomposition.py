@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/shrink/decomposition.html.md"""
 __all__ = ['Lazily', 'Decomposition', 'smallest_plan']
 
 # %% ../../nbs/shrink/decomposition.ipynb #0decm03
-import copy, math, time
+import math, time
 from collections.abc import Mapping
 from collections import Counter
 import torch, torch.nn as nn
@@ -16,7 +16,7 @@ from fastcore.basics import patch
 from tqdm.auto import tqdm
 from ..checks import check_name, check_positive
 from ..models.encoder import Encoder, linears, open_linears
-from ..models.kinds import KINDS
+from ..models.hooks import with_own_modules
 from ..models.sizes import encoder_params
 from ..see.metrics import finite_weights
 from ..lowrank.layers import refuse_adapters, replace_layers, warn_shared
@@ -157,7 +157,7 @@ def truncate(self:Decomposition,
     ranks, stats, start = self._every_rank(plan), self.calibration, time.time()
     uses = Counter(id(p) for _, p in self.model.named_parameters(remove_duplicate=False))
     gone = [p for l in linears(self.model) if ranks[l.name] is not None for p in l.module.parameters() if uses[id(p)] == 1]
-    new, changed = copy.deepcopy(self.model, {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in gone}), []
+    new, changed = with_own_modules(self.model, gone), []
     with open_linears(new):
         for l in linears(new):
             rank, now = ranks[l.name], l.rank

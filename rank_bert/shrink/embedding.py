@@ -9,6 +9,7 @@ __all__ = ['table']
 
 # %% ../../nbs/shrink/embedding.ipynb #51336f2e
 import copy, time, torch, torch.nn as nn
+from itertools import pairwise
 from ..checks import check_count, check_fraction
 from ..models.encoder import Encoder
 from .allocate import allocate, check_least, smallest_budget
@@ -28,7 +29,7 @@ def block_shapes(
 )->dict: # Number of the block -> (features, words)
     "Divide words into blocks, each as large as all before it."
     ends = sorted({0, v, *(v >> i for i in range(2, blocks + 1))})
-    return {i: (h, b - a) for i, (a, b) in enumerate(zip(ends, ends[1:]))}
+    return {i: (h, b - a) for i, (a, b) in enumerate(pairwise(ends))}
 
 def truncate_embedding(
     old:nn.Embedding, # Word embedding

@@ -32,12 +32,12 @@ from .recipe import part
 # %% ../../nbs/shrink/heal.ipynb #89dd974d
 class Healing:
     "Texts, what the dense model computes of them, and a copy of the compressed model in training."
-    def __init__(self, dense, small, rows, lr=5e-4, bs=16, seed=42, tokens=1., memory=2**29):
+    def __init__(self, dense, small, rows, lr=5e-4, bs=16, seed=42, tokens=1.):
         self.lr = lr
         self.bs = bs
         self.seed = seed
         self.tokens = tokens
-        self.memory = memory # most numbers to keep of what the dense model computed
+        self.memory = 2**29 # most numbers to keep of what the dense model computed
         self.dense = dense
         self.model = copy.deepcopy(small).eval()
         self.rows = [(x, torch.tensor(i)) for i, (x, _) in enumerate(rows)]

@@ -480,8 +480,6 @@ def settings_read(
     if part.shrinks: return repr(replace(config, seed=0))
     return f'{config.n_samples} {config.side}' if part.needs == 'texts' else ''
 
-def _applied(p, step, done, key): return replace(p.apply(step), done=done, key=key)
-
 def run(
     job:Job, # What stays
     parts:list, # From `parse`
@@ -494,7 +492,7 @@ def run(
         if i < len(result.done): continue # of `start`
         key = *result.key, (str(p), settings_read(p, own))
         step, done = Step(result.job or job, result, own), (*result.done, str(p))
-        make = partial(_applied, p, step, done, key)
+        def make(): return replace(p.apply(step), done=done, key=key)
         result = make() if p.last else job.cache.find((i, 'part'), key, make, p.name)
     new = result.model
     if new is not job.dense and not result.exported and (rounded := as_written(new)) is not new:

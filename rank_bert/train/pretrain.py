@@ -22,7 +22,7 @@ from ..data.corpus import unigram_entropy
 from ..io import check_new, clear_unfinished, digest, expanded, new_folder
 from ..models.base_models import bert_config, count_parameters
 from ..models.opener import get_tokenizer
-from .mlm import MLMLearner, is_saved_model, mlm_dls, mlm_learner
+from .mlm import is_saved_model, mlm_dls, mlm_learner
 from .resume import ResumeFit, machine_info, read_checkpoint
 
 # %% ../../nbs/train/pretrain.ipynb #7540a284
