@@ -91,6 +91,13 @@ def baseline_is_near(summary:pd.DataFrame)->bool:
     return score_baseline(summary)[0] > low - max(0.5*(high - low), 0.02)
 
 # %% ../../nbs/compare/chart.ipynb #956f1af6
+def new_axes(): # matplotlib's, of a figure that no notebook shows by itself
+    return Figure(figsize=(5, 3.2), layout='constrained').subplots()
+
+def metric_label(table)->str: # of runs, or a summary
+    "Name the metric of one task in words."
+    return str(table.metric.iloc[0]).replace('_', ' ')
+
 def plot_scores(
     summary:pd.DataFrame, # From `summarize`, one task and model
     ax=None, # Matplotlib axes; default: new ones
@@ -98,7 +105,7 @@ def plot_scores(
     ink:str='#888888', # Colour of the dense model
 ): # Matplotlib axes
     "Draw the score by the fraction kept."
-    ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
+    ax = ax or new_axes()
     _draw_series(ax, summary, styles or series_styles(summary), lambda g: g.score, lambda g: g.score - g.change_sd,
                  lambda g: g.score + g.change_sd)
     for d in summary[summary.recipe == 'dense'].itertuples():
@@ -110,7 +117,7 @@ def plot_scores(
         ax.axhline(baseline, ls=':', lw=1.4, color=ink, label=name)
     low, high = ax.get_ylim()
     ax.set_ylim(top=min(high, 1 + .03*(1 - low))) # no score is above 1
-    ax.set_ylabel(str(summary.metric.iloc[0]).replace('_', ' '), parse_math=False)
+    ax.set_ylabel(metric_label(summary), parse_math=False)
     _scale_kept(ax, summary)
     return ax
 
@@ -137,7 +144,7 @@ def plot_divergence(
     styles:dict=None, # As from `series_styles`
 ): # Matplotlib axes
     "Draw the divergence from the dense model by the fraction kept."
-    ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
+    ax = ax or new_axes()
     def above(c):
         return lambda g: g[c].clip(lower=FLOOR)
     _draw_series(ax, summary[summary.divergence.notna()], styles or series_styles(summary), above('divergence'),

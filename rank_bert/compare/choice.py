@@ -15,9 +15,8 @@ from shlex import quote
 
 import numpy as np, pandas as pd
 from fastcore import xml as H
-from matplotlib.figure import Figure
 
-from .chart import INK, svg_element
+from .chart import INK, metric_label, new_axes, svg_element
 from .store import BESIDE, cell_text, run_name, run_of
 from ..registry import ENGINES, precisions
 from ..settings import CompressConfig
@@ -76,7 +75,7 @@ def plot_trade(
     ax=None, # Matplotlib axes; default: new ones
 ): # Matplotlib axes
     "Draw the score by the time of one text, with the line of those that no other beats in both."
-    ax = ax or Figure(figsize=(5, 3.2), layout='constrained').subplots()
+    ax = ax or new_axes()
     time = time_column(summary)
     t = summary.dropna(subset=[time, 'score']).sort_values([time, 'score'], ascending=[True, False], kind='stable')
     best = t[t.score > t.score.cummax().shift(fill_value=-np.inf)]
@@ -91,7 +90,7 @@ def plot_trade(
     ax.margins(.12)
     ax.set_xlim(left=0)
     ax.set_xlabel('ms for one text' if time == 'one_ms' else 'ms a batch')
-    ax.set_ylabel(str(summary.metric.iloc[0]).replace('_', ' '), parse_math=False)
+    ax.set_ylabel(metric_label(summary), parse_math=False)
     return ax
 
 # %% ../../nbs/compare/choice.ipynb #choi0031
@@ -146,7 +145,7 @@ def choice_section(
         record = next(own, None) # a damaged one says '0.5' where the table has .5
         return make_line(r, record, folder) if record else ''
     rows = [o for k, r in picked.items() for o in (H.Dt(k), H.Dd(H.Code(line(r))))]
-    metric = str(summary.metric.iloc[0]).replace('_', ' ')
+    metric = metric_label(summary)
     how = (f'Of the models that are faster than the dense one: the best score, the fastest that keeps {100*KEEP:g} % of the score, and the '
            'fastest. They were chosen on the rows that are scored here, which flatters them a little: check your choice on others, by rank-bert-check.')
     label = f'{metric} of {summary.model.iloc[0]} on {summary.task.iloc[0]} by time, {len(summary)} models'

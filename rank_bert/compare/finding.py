@@ -10,7 +10,7 @@ __all__ = []
 # %% ../../nbs/compare/finding.ipynb #b6ad3e1f
 import numpy as np, pandas as pd
 
-from .chart import is_baseline, of_embeddings, score_baseline
+from .chart import is_baseline, metric_label, of_embeddings, score_baseline
 from .statistics import error_of_change
 from .store import BUSY, percent_text, short_names
 
@@ -104,7 +104,7 @@ def finding(
     if not len(dense): return 'We do not know: the dense model was not measured.', ''
     d = dense.iloc[0]
     baseline, what = score_baseline(dense)
-    metric = str(d.metric).replace('_', ' ')
+    metric = metric_label(dense)
     small = small[small.kept < d.kept]
     told = f'The dense model has {metric} {_score_text(d.score, d.sd)}.'
     if not len(small): return 'We do not know: no smaller model was measured.', told

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 from fastcore import xml as H
 
-from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, of_embeddings, plot_divergence, plot_scores,
+from .chart import (FLOOR, INK, baseline_is_near, divergence_unit, metric_label, of_embeddings, plot_divergence, plot_scores,
     score_baseline, series_styles, svg_element)
 from .choice import choice_section
 from .finding import cautions, finding
@@ -139,7 +139,7 @@ def scores_section(summary:pd.DataFrame, names:dict)->tuple: # Elements
     key += [H.Span(H.I(cls='dash'), 'dense'), *[H.Span(H.I(cls='dot'), ', or '.join(near))]*bool(near)]
     def panel(task, model, g):
         answer, rest = finding(g)
-        metric = str(g.metric.iloc[0]).replace('_', ' ')
+        metric = metric_label(g)
         of = f'{model} on {task}'
         angles = of_embeddings(g)
         plots = [(f'{metric[:1].upper()}{metric[1:]}', 'share of the ten nearest that stay' if angles else '',

@@ -197,8 +197,8 @@ def cell_text(
     value, # Number or text
 )->str: # As a report shows it
     "Write a value of a column."
-    if isinstance(value, str) or pd.isna(value):
-        return value if isinstance(value, str) else '–'
+    if isinstance(value, str): return value
+    if pd.isna(value): return '–'
     return (SCHEMA.get(column, Field()).write or (_G if float(value).is_integer() else _SCORE))(value)
 
 # %% ../../nbs/compare/store.ipynb #60a2c86c

@@ -73,6 +73,12 @@ def hooked(
         for h in handles: h.remove()
 
 # %% ../../nbs/models/hooks.ipynb #shm0d002
+def configs_of(
+    model:nn.Module, # Any module
+)->list: # Each once
+    "List the configurations of transformers models in a module."
+    return [*{id(m.config): m.config for m in model.modules() if hasattr(m, 'config')}.values()]
+
 def with_own_modules(
     model:nn.Module, # Any module
     shared:list=None, # The parameters that stay where they are; all when None

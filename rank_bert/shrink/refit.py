@@ -199,11 +199,16 @@ def head_layers(
 
 # %% ../../nbs/shrink/refit.ipynb #0refit35
 @patch
+def behind_blocks(self:LayerwiseRefit, enc, out):
+    "Let all blocks return the output of the last one instead of computing."
+    return skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], out))
+
+@patch
 def see_head(self:LayerwiseRefit, enc, outs, p):
     "Run the head on the last block's output; return name -> (inputs, outputs) of its linear layers, in order."
     got, keep = {}, self.keeps[p]
     see = lambda n: lambda args, kwargs, out: got.update({n: (keep.flat(args[0]), keep.flat(out))})
-    with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
+    with self.behind_blocks(enc, outs[p]):
         with hooked([(m, see(n)) for n, m in head_layers(enc).items()]): Encoder(enc)(self.packs[p])
     return got
 
@@ -212,7 +217,7 @@ def see_embeddings(self:LayerwiseRefit, model, outs):
     "Embed the texts with a sentence encoder, from the last block's output."
     enc, found = Encoder(model).base, []
     for p, x in enumerate(self.packs):
-        with skipping(dict.fromkeys([enc.get_submodule(b.name) for b in self.blocks], outs[p])):
+        with self.behind_blocks(enc, outs[p]):
             found.append(unmapped(model, [x]))
     return torch.cat(found)
 
@@ -221,11 +226,10 @@ def refit_head(self:LayerwiseRefit, ridge):
     "Fit the linear layers of the head in place, one after the other."
     wanted = [self.see_head(self.dense, self.outs_dense, p) for p in range(len(self.packs))]
     for n in wanted[0]:
-        layer, moments = self.small.get_submodule(n), None
+        layer = self.small.get_submodule(n)
+        moments = PairedMoments(layer.in_features, self.device)
         for p, want in enumerate(wanted):
-            x, y = self.see_head(self.small, self.outs_small, p)[n][0], want[n][1]
-            moments = moments or PairedMoments(x.shape[1], self.device)
-            moments.add(x, y)
+            moments.add(self.see_head(self.small, self.outs_small, p)[n][0], want[n][1])
         mx, my, xx, yx = moments.pair(layer.bias is not None)
         up, down = fit_low_rank(yx, xx, to_float64(layer.weight), min(layer.weight.shape), ridge=ridge) # full rank
         layer.weight.data.copy_(up@down)

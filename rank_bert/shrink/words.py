@@ -23,7 +23,7 @@ from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
 from ..models.embedder import prompted
 from ..models.encoder import Encoder, is_a
-from ..models.hooks import notes
+from ..models.hooks import configs_of, notes
 from ..models.opener import quiet_transformers
 from .recipe import part
 
@@ -159,7 +159,7 @@ def cut_model(
     table.num_embeddings = enc.config.vocab_size = len(new)
     if head is not None: head.out_features = len(new)
     if table.padding_idx is not None: table.padding_idx = new[table.padding_idx]
-    for config in {id(m.config): m.config for m in enc.modules() if hasattr(m, 'config')}.values():
+    for config in configs_of(enc):
         for k, v in vars(config).items():
             if k.endswith('token_id') and isinstance(v, int):
                 setattr(config, k, new.get(v))

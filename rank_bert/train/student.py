@@ -14,6 +14,7 @@ import torch, torch.nn as nn
 
 from ..checks import check_count
 from ..models.encoder import linears
+from ..models.hooks import configs_of
 from ..lowrank.plan import plan_of, record_plan
 from .learner import model_of
 
@@ -27,7 +28,7 @@ def keep_layers(student, stack, keep):
     for j, b in enumerate(blocks):
         for m in b.modules():
             if hasattr(m, 'layer_idx'): m.layer_idx = j
-    for config in {id(m.config): m.config for m in student.modules() if hasattr(m, 'config')}.values():
+    for config in configs_of(student):
         for k, v in vars(config).copy().items():
             each = (k == 'layer_types' or k.endswith('_layers')) and isinstance(v, (list, tuple)) and len(v) == n
             if each: setattr(config, k, [v[i] for i in keep])
