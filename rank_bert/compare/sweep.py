@@ -95,7 +95,7 @@ class Sweep(Runner):
         for parts in map(parse, self.recipes): # can it keep the limit of all runs, and has it what it learns from?
             limits = limit if any(p.shrinks for p in parts) else CompressConfig()
             check_recipe(parts, limits, texts=True, labels=self._labels)
-        check_writers(*grid.precision, *(p.name for parts in map(parse, self.recipes) for p in parts))
+            check_writers(*grid.precision, parts[-1].name)
         self.forms, self.beside = list_forms(grid.to, grid.precision), tuple(map(existing_path, grid.beside))
         if self.beside and self.tunes:
             raise ValueError(f"{option('beside')} is for models that are trained already: pass their texts as {option('data')}, and {option('epochs')} 0")

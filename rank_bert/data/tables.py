@@ -142,7 +142,7 @@ def _json_frames(path, n):
     while some := dict(islice(rows, n)):
         for i, row in some.items():
             if not isinstance(row, dict): raise ValueError(f'{path}, {what} {i}: {reprlib.repr(row)} is not a JSON object')
-            names |= dict.fromkeys(row)
+            names |= row
         yield as_table({k: [o.get(k) for o in some.values()] for k in names}).set_index(pd.Index(some, name=what))
     if not names: raise ValueError(f'{path} has no rows')
 
