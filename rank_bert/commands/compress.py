@@ -23,21 +23,12 @@ from ..models.folder import SavedModel, file_bytes
 from ..settings import CompressConfig, Output, Rows, option
 
 # %% ../../nbs/commands/compress.ipynb #cc000007
-def open_with_texts(saved, rows, tokenizer, longest, raw): # as from `open_for_recipe`
-    "Open a model with the texts or words that you name, or with none."
-    from rank_bert.models.opener import get_tokenizer, open_model
-    own = saved.sentence_class # which tokenises texts itself
-    if rows.data: # of a tagger
-        from rank_bert.data.tables import read_tags
-        texts = read_tags(rows.data)[0][:rows.n_train]
-    elif own and is_search_folder(rows.texts): texts = rows.texts
-    else: texts = rows.texts and texts_to_compare(saved, rows, rows.n_train)
-    model, tok, _ = open_model(saved, tokenizer)
-    if texts: tok = tok or get_tokenizer(saved) # which says what is missing
-    if own:
+def ready_texts(model, tok, texts, rows, longest, own, raw, kind): # as from `open_for_recipe`
+    "Tokenise texts, unless the model, a part of the recipe or a kind of head needs them as they are."
+    if own: # of sentence-transformers
         if rows.max_length: model.max_seq_length = rows.max_length
         return model, tok, texts, {}
-    if texts and (raw or saved.kind in HEADS): # tokenised later, by which words and queries are marked
+    if texts and (raw or kind in HEADS): # tokenised later, by which words and queries are marked
         model.tokenizer, tok.model_max_length = tok, longest
     elif texts:
         from rank_bert.data.tokens import token_batches # imports torch
@@ -63,14 +54,18 @@ def open_for_recipe(
     from rank_bert.models.opener import get_tokenizer, open_model
     other = get_tokenizer(rows.tokenizer) if rows.tokenizer else None
     longest = saved.longest(rows.max_length, tokenizer=other)
-    if unlabelled: return open_with_texts(saved, rows, other, longest, raw)
-    n = rows.n_train or (None if named else saved.settings.get('n_train'))
-    if not named:
+    n, own, texts = rows.n_train, saved.sentence_class, None
+    if own and is_search_folder(rows.texts): texts = rows.texts
+    elif tagged or rows.texts: texts = texts_to_compare(saved, rows, n)
+    if chosen and not named:
+        n = n or saved.settings.get('n_train')
         what = f"{chosen['task']} from {chosen['source']}" if 'task' in chosen else chosen['data']
         say(f"calibrating on {what}, as {saved} says")
-    limits = dict(n_train=n, max_length=longest)
     model, tok, _ = open_model(saved, other)
-    learn = rows_learner(model.float(), chosen, seed, tokenizer=tok or get_tokenizer(saved), **limits)
+    if texts or chosen: tok = tok or get_tokenizer(saved) # which says what is missing
+    if unlabelled: return ready_texts(model, tok, texts, rows, longest, own, raw, saved.kind)
+    limits = dict(n_train=n, max_length=longest)
+    learn = rows_learner(model.float(), chosen, seed, tokenizer=tok, **limits)
     return learn.model, learn.dls.tokenizer, learn, rows_record(learn, chosen) | limits
 
 # %% ../../nbs/commands/compress.ipynb #cc005201

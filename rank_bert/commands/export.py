@@ -26,16 +26,16 @@ HEADS = 'token_classification', 'ranking' # measured by what they are for, and n
 # %% ../../nbs/commands/export.ipynb #58426f72
 def texts_to_compare(
     saved:SavedModel, # Decides whether texts are pairs
-    rows:Rows, # Its `texts`: a text file, a table with the columns that it names, or a folder of a search task
+    rows:Rows, # Its `texts`: a text file, a table with the columns that it names, or a folder of a search task; or for a tagger its `data`
     n:int=256, # Texts at most; None for all
 )->list: # Texts or pairs
     "Read the first lines of a file, or the first validation rows of what a model was fine-tuned on; else None."
     file = rows.texts
     if is_search_folder(file): return search_texts(read_search(file))[:n]
-    if file:
+    if file or rows.data:
         from rank_bert.data.tables import file_texts, read_lines, read_tags
-        if Path(file).suffix in TAGGED and saved.kind == 'token_classification':
-            return read_tags(file)[0][:n]
+        if rows.data or Path(file).suffix in TAGGED and saved.kind == 'token_classification':
+            return read_tags(rows.data or file)[0][:n]
         each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
         known = saved.settings
         label = rows.label_col or known.get('label_col') or 'label'
