@@ -34,9 +34,9 @@ def changed_by(o):
     if isinstance(o, ast.With) and any('expect_' in ast.unparse(i) for i in o.items): return set()
     if isinstance(o, ast.Expr) and not any(isinstance(n, ast.Call) for n in ast.walk(o)): return set()
     if isinstance(o, ast.Expr) and isinstance(o.value, ast.Call) and ast.unparse(o.value.func).startswith('test_'): return set()
-    if isinstance(o, (ast.FunctionDef, ast.ClassDef)): # a patch changes the class of its first parameter
+    if isinstance(o, (ast.FunctionDef, ast.ClassDef)): # a patch changes the class of its first parameter, and others a table
         notes = [a.annotation for a in o.args.args if a.annotation] if isinstance(o, ast.FunctionDef) and o.decorator_list else []
-        return {o.name} | {n.id for a in notes for n in ast.walk(a) if isinstance(n, ast.Name)}
+        return {o.name} | {n.id for a in (*notes, *o.decorator_list) for n in ast.walk(a) if isinstance(n, ast.Name)}
     places = [o.target] if isinstance(o, (ast.AugAssign, ast.AnnAssign)) else getattr(o, 'targets', None) or [o]
     folders = [n.left for n in ast.walk(o) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)] # it may write files there
     return {n.id for p in (*places, *folders) for n in ast.walk(p) if isinstance(n, ast.Name)} | {n.target.id for n in ast.walk(o) if isinstance(n, ast.NamedExpr)}
