@@ -159,6 +159,36 @@ def int8_rows(
     scale = np.maximum(abs(w).max(axis, keepdims=True), 1e-30).astype(np.float32)/np.float32(127)
     return np.round(w/scale).astype(np.int8), scale
 
+# %% ../../nbs/ship/onnx.ipynb #dxtok002
+EVEN = {'LayerNormalization', 'Gather', 'Reshape', 'Transpose', 'MatMul'} # what makes tokens of about one size
+
+def scale_tokens(
+    g, # Graph of ONNX; changed in place
+):
+    "Let the large products behind an activation function, and second factors behind them, see tokens of one size."
+    from onnx import helper, numpy_helper
+    node = helper.make_node
+    large = {t.name for t in g.initializer if len(t.dims) == 2 and min(t.dims) >= LEAST_INT8}
+    made = {k: n.op_type for n in g.node for k in n.output}
+    sizes, behind, nodes = {}, set(), []
+    for n in g.node:
+        x = n.input[0] if n.input else None
+        if n.op_type == 'MatMul' and n.input[1] in large and x in made and (made[x] not in EVEN or x in behind):
+            most, least, low, size, part, even, out = (f'{x}_token_{k}' for k in ('most', 'least', 'low', 'size', 'part', 'even', 'out'))
+            if x not in sizes:
+                nodes += [node('ReduceMax', [x, 'token_axis'], [most]), node('ReduceMin', [x, 'token_axis'], [least]),
+                    node('Neg', [least], [low]), node('Max', [most, low, 'token_least'], [size]),
+                    node('Reciprocal', [size], [part]), node('Mul', [x, part], [even])]
+            sizes.setdefault(x, []).append(n)
+            behind.add(n.output[0])
+            out = f'{out}{len(sizes[x])}'
+            nodes += [node('MatMul', [even, n.input[1]], [out], name=n.name), node('Mul', [out, size], [n.output[0]])]
+        else: nodes.append(n)
+    if sizes:
+        g.initializer.extend([numpy_helper.from_array(np.array([-1]), 'token_axis'), numpy_helper.from_array(np.float32(1e-30), 'token_least')])
+    del g.node[:]
+    g.node.extend(nodes)
+
 # %% ../../nbs/ship/onnx.ipynb #dx000023
 def quantize_onnx(
     source:str|Path, # From `to_onnx`
@@ -171,6 +201,7 @@ def quantize_onnx(
         from onnx import TensorProto, helper, numpy_helper
         from onnxruntime.quantization import QuantType, quantize_dynamic
     m = onnx.load(str(source))
+    scale_tokens(m.graph)
     node = helper.make_node
     g = m.graph
     users = [k for n in m.graph.node for k in n.input]
