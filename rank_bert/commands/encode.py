@@ -37,11 +37,12 @@ def open_part(
     except BlockingIOError:
         file.close()
         raise OSError(f'another process is writing {part}: wait for it, or write another file') from None
-    if note.is_file() and json_object(note) == about:
+    known = note.is_file() and json_object(note) == about
+    if known and part.stat().st_size >= begins:
         done = (part.stat().st_size - begins)//row//PIECE*PIECE
         file.truncate(begins + done*row)
         return file, done
-    if note.is_file(): say('an unfinished run was of other texts, another model or another form: we begin anew')
+    if note.is_file() and not known: say('an unfinished run was of other texts, another model or another form: we begin anew')
     file.truncate(0)
     file.write(head.getvalue())
     file.flush()

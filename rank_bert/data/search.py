@@ -62,10 +62,12 @@ def read_documents(
     file = expanded(file)
     for table in read_parts(file/'corpus.jsonl' if file.is_dir() else file, 1024):
         id_col = next((c for c in ('_id', 'id') if c in table), None)
-        if 'text' in table: text_cols = text_cols or [c for c in ('title', 'text') if c in table]
-        text_cols = text_cols or find_text_cols(table, [id_col] if id_col else [])
-        check_columns(table, text_cols)
-        yield from _rows_by_id(table, id_col, text_cols)
+        if text_cols or 'text' not in table:
+            text_cols = text_cols or find_text_cols(table, [id_col] if id_col else [])
+            cols = text_cols
+        else: cols = [c for c in ('title', 'text') if c in table] # a later piece may be the first with titles
+        check_columns(table, cols)
+        yield from _rows_by_id(table, id_col, cols)
 
 def read_judgements(
     file:Path, # In the folder `qrels` of a search task

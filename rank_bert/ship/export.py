@@ -608,10 +608,11 @@ def check_guarantee(
     earlier:Guarantee=None, # Of the record, if it was tested on the same texts
 )->dict: # Name -> `Guarantee`, of those that keep it
     "Test a guarantee on exported folders, which share the error; raise `ValueError` if none keeps it."
+    mark = texts_digest(texts) if earlier is None else earlier.digest
+    texts = [*{str(o): o for o in texts}.values()] # a text that stands there again tells nothing new
     before, kind = outputs_of(dense, texts)
     if kind == 'single_label_classification' and before.shape[1] == 1:
         raise ValueError("the model has one class, so its answer never changes: there is nothing to guarantee")
-    mark = texts_digest(texts) if earlier is None else earlier.digest
     confidence, tests = share_error(config.confidence, mark, earlier)
     each = 1 - (1 - confidence)/len(folders) # by Bonferroni
     found = {}

@@ -93,6 +93,7 @@ class Job:
         self.may_stop = may_stop and not config.max_changed # a search goes on to the next budget
         if config.side != 'both' and not self.encoder.embeds:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
+        if type(data) is tuple: data = list(data)
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
         elif isinstance(data, (str, Path, list)): data = check_data(data, self.encoder.kind) # a table, or texts that may be missing
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]

@@ -118,6 +118,7 @@ def shrink_lora(
     limit = one_limit(rank=rank, budget=budget, energy=energy)
     peft = find_peft(model)
     layers = lora_layers(peft)
+    if any(m.merged for m in layers.values()): raise ValueError('the adapter is merged into the weights: call unmerge_adapter() first')
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     name, config = next(iter(peft.peft_config.items()))
     stats = {}
@@ -130,7 +131,7 @@ def shrink_lora(
     shapes = {n: (len(f.left), f.right.shape[-1]) for n, f in found.items()}
     ranks = choose_ranks({n: f.s.cpu() for n, f in found.items()}, shapes, **limit)
     empty = [n for n, r in ranks.items() if not r]
-    kept = {n: max(r, 1) for n, r in ranks.items() if r or config.use_dora}
+    kept = {n: max(r, 1) for n, r in ranks.items() if r or config.use_dora or config.bias == 'lora_only'} # or a trained bias would not be saved
     if not kept: raise ValueError('no layer keeps a rank: its updates are zero, or the budget is too small for one')
     scale = {n: m.scaling[name] for n, m in layers.items()}
     alpha = {n: scale[n]*(r**.5 if config.use_rslora else r) for n, r in kept.items()}
@@ -141,7 +142,7 @@ def shrink_lora(
     new.target_modules = {*kept}
     new.inference_mode = False
     new.init_lora_weights = True
-    state = get_peft_model_state_dict(peft)
+    state = get_peft_model_state_dict(peft, adapter_name=name)
     for n, f in found.items():
         a, b = (f'base_model.model.{n}.lora_{o}.weight' for o in 'AB')
         like = state[a], state[b]
