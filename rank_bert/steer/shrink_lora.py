@@ -118,7 +118,7 @@ def shrink_lora(
     limit = one_limit(rank=rank, budget=budget, energy=energy)
     peft = find_peft(model)
     layers = lora_layers(peft)
-    if any(m.merged for m in layers.values()): raise ValueError('the adapter is merged into the weights: call unmerge_adapter() first')
+    if any(m.merged for m in layers.values()): raise ValueError('the adapter is merged into the weights: unmerge it first')
     from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
     name, config = next(iter(peft.peft_config.items()))
     stats = {}
