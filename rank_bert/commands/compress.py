@@ -151,10 +151,12 @@ def shrink_adapter(
     config:CompressConfig, # Its seed counts
     rows:Rows, # Its texts count
     output:Output,
+    alone:str=None, # Option that only a model has
 )->dict: # What `results.json` holds
     "Give every layer of an adapter the rank that it needs, and save it as an adapter."
     if not (saved.path/'adapter_config.json').is_file():
         raise ValueError(f"{option('adapter_budget')} is for the folder of an adapter, and {saved} has no adapter_config.json: pass {option('budget')}")
+    if alone: raise ValueError(f"{option('adapter_budget')} keeps an adapter one, and takes no {option(alone)}: leave it out")
     if config.limit: raise ValueError(f"{option('adapter_budget')} and {option(config.limit)} are two limits: pass one of them")
     check_fraction(budget, option('adapter_budget'))
     out = out_folder(output.out or saved.path.with_name(f'{saved.path.name}-{budget:g}'), output.overwrite)
@@ -210,7 +212,9 @@ def compress(
     Example: rank-bert-compress adapter --adapter-budget 0.25 --texts texts.txt --out small
     Example: rank-bert-compress tuned --budget 0.3 --recipe neurons+kfac+refit+int8 --out shipped"""
     folder.check()
-    if adapter_budget is not None: return shrink_adapter(folder, adapter_budget, config, rows, output)
+    if adapter_budget is not None:
+        alone = next((k for k, v in dict(recipe=recipe, dense=dense, remote_code=remote_code).items() if v), None)
+        return shrink_adapter(folder, adapter_budget, config, rows, output, alone)
     was, size = folder.path.resolve(), folder.weight_bytes # of what may be overwritten
     candidates = take_kind(folder, rows)
     if rows.data and not candidates and folder.kind != 'token_classification':

@@ -54,6 +54,7 @@ def open_predictor(folder, max_length=None, threads=None): # `SavedModel` -> `Pr
     "Open an export with a worker a thread, or a model of PyTorch."
     from rank_bert.ship.runtime import Predictor, own_cores
     threads = threads or own_cores()
+    if folder.exported and max_length: raise ValueError(f"{option('max_length')} is for a model of PyTorch, and {folder} is an export: leave it out")
     if folder.exported: return Predictor(folder, workers=threads) if threads > 1 else Predictor(folder, 1)
     import torch
     from rank_bert.ship.export import in_pytorch
@@ -128,13 +129,16 @@ def encode(
             lines.writelines(f'{k}\n' for k, _ in some)
             if at <= done: continue
             texts = [o for _, o in some]
-            z = embed(texts, tokens=TOKENS, progress=lambda i: tell(done + i)).astype(dtype, copy=False)
-            check_answers(z, texts) # a float16 overflows at 65,504
+            z = check_answers(embed(texts, tokens=TOKENS, progress=lambda i: tell(done + i)), texts)
+            if dtype == 'float16' and (most := abs(z).max()) > 65504:
+                raise ValueError(f"{option('dtype')} float16 ends at 65,504, and the vectors of this model go to {most:,.0f}: leave it out")
+            z = z.astype(dtype, copy=False)
             with named_errors(vectors):
                 file.write(z.tobytes())
                 file.flush()
                 os.fsync(file.fileno())
             done = at
+        vectors.unlink(missing_ok=True) # of an older run: no other ids may stand beside them
     with new_file(told) as tmp: tmp.write_text(json_text(about, indent=1) + '\n', encoding='utf-8')
     os.replace(part, vectors)
     part.with_suffix('.json').unlink()

@@ -30,7 +30,7 @@ from ..see.bounds import hochberg, tested_mean
 from ..see.drops import SCORES, class_counts, class_extremes, spearman, spearman_drop, spearman_extremes, tested_score
 from ..see.search import encode_search, own_documents, rank_scores, search_scores
 from ..settings import Limits, comma_list, flatten, option
-from ..shrink.guarantee import changed_answers, texts_digest
+from ..shrink.guarantee import changed_answers, text_key, texts_digest
 from ..shrink.latency import timed_call
 from .export import by_query, in_pytorch, open_source
 from .others import find_onnx, find_static, open_onnx, open_static
@@ -486,7 +486,7 @@ def check(
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
         found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
-    keys = column_names(table, limits.unit, found.place) if limits.unit else found.texts
+    keys = column_names(table, limits.unit, found.place) if limits.unit else map(text_key, found.texts)
     unit, n_units = unit_numbers(keys)
     tested = tested_slices(slices_of(found, p, table, limits), unit, limits)
     verdict = judged(tested, limits.confidence)

@@ -43,7 +43,7 @@ def space_of(
         size = enc.base.config.hidden_size if enc.st is None else enc.st.get_embedding_dimension()
         return dict(weights=known or own, own=f'{own} {enc.base.dtype}', pooling=pooling, prompts=dict(enc.prompts, default=prompted(model, [''])[0]),
             similarity=KINDS[enc.kind].similarity_name, size=size, altered=made_smaller(model) or enc.base.dtype != torch.float32)
-    if not found.get('space'): raise ValueError(f'an export for {found["kind"].replace("_", " ")} has no space of vectors')
+    if not found.get('space'): raise ValueError(f'a model for {found["kind"].replace("_", " ")} gives no vectors for an index')
     if found['precision'] == 'fp32': return found['space']
     return found['space'] | dict(altered=True, own=f"{found['space']['own']} {found['engine']} {found['precision']}")
 

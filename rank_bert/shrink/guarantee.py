@@ -248,7 +248,9 @@ def unseen_texts(
     rows = choose_texts(_in_order(learn.dls.valid), None)
     return [split_batch(rows[i])[0] for i, o in enumerate(valid) if o not in seen]
 
-def _text_key(text): return ' '.join(text.casefold().split()) # most tokenizers read these alike
+def text_key(text):
+    "Give a text, or each of several, as most tokenizers read it: without capitals, and with single spaces."
+    return ' '.join(text.casefold().split()) if isinstance(text, str) else tuple(map(text_key, text))
 
 def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
@@ -276,7 +278,7 @@ def set_aside(
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
     def key(o):
         if not texts: return tuple(split_batch(o)[0]['input_ids'][0].tolist())
-        return _text_key(o) if isinstance(o, str) else tuple(map(_text_key, o))
+        return text_key(o)
     if not grouped: of = [*range(len(rows))]
     elif texts:
         of = np.unique([o[0] for o in rows], return_inverse=True)[1]
