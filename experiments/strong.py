@@ -16,11 +16,10 @@ of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models. `wa
 - `onnx int8` and `openvino static` are exports of the model that the row names, `static` calibrated on 300 of the texts.
 
 `kept` is the share of the linear weights, and `mb` the megabytes of the weights. On the official validation rows `lost` and `gained`
-count those that only the dense model or only the small one answers rightly, `low` and `high` bound the change of the accuracy
-with 95 % confidence (`mean_interval`, by row), and `changed` is the share of answers that change. `unseen` is that share on 1,000
-official test rows, and `unseen_high` its bound: nobody here has their labels, so nothing can have been chosen on them. `elsewhere`
-is that share on 500 texts of the other kind, of which only the rows of `other` learned. `majority` is the accuracy of the most
-frequent label. Seconds are of one core. Rows that are in the file are not measured again."""
+count those that only the dense model or only the small one answers rightly, and `changed` is the share of answers that change.
+`unseen` is that share on 1,000 official test rows, and `unseen_high` its bound: nobody here has their labels, so nothing can have
+been chosen on them. `elsewhere` is that share on 500 texts of the other kind, of which only the rows of `other` learned.
+`majority` is the accuracy of the most frequent label. Seconds are of one core. Rows that are in the file are not measured again."""
 import copy, csv, json, platform, tempfile, time
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,7 +29,7 @@ from fastcore.script import call_parse
 from rank_bert.data.glue import load_glue
 from rank_bert.models.batches import batches_of_texts, buckets, each_text
 from rank_bert.models.kinds import KINDS
-from rank_bert.see.bounds import clopper_pearson, mean_interval
+from rank_bert.see.bounds import clopper_pearson
 from rank_bert.settings import CompressConfig
 from rank_bert.ship.export import export, in_pytorch, open_source
 from rank_bert.shrink.guarantee import changed_answers
@@ -126,12 +125,11 @@ class Bench:
         found, kind = self.outputs(p), 'single_label_classification'
         changed, unseen, elsewhere = (changed_answers(a, b, kind) for a, b in zip(self.before, found))
         now = found[0].argmax(-1) == self.labels
-        low, high = mean_interval(now.double().numpy() - self.right.double().numpy())
         add_row(self.out, dict(model=self.name, task=self.task, rows=len(self.labels), trained=self.trained,
             majority=f'{self.labels.bincount().max().item()/len(self.labels):.5f}', dense=f'{self.right.double().mean().item():.5f}',
             way=way, budget=budget, texts=texts, engine=engine, kept=f'{linear_of(model)/self.linear:.4f}',
             mb=f'{mb:.1f}', accuracy=f'{now.double().mean().item():.5f}', lost=int((self.right & ~now).sum()),
-            gained=int((now & ~self.right).sum()), low=f'{low:.4f}', high=f'{high:.4f}', changed=f'{changed.mean():.5f}',
+            gained=int((now & ~self.right).sum()), changed=f'{changed.mean():.5f}',
             unseen=f'{unseen.mean():.5f}', unseen_high=f'{clopper_pearson(unseen.sum(), len(unseen)):.5f}', elsewhere=f'{elsewhere.mean():.5f}',
             divergence=f'{KINDS[kind].divergence(self.before[0], found[0]).mean().item():.5g}', seconds=round(seconds, 1),
             machine=f'{platform.machine()}, 1 thread', date=time.strftime('%Y-%m-%d')))
