@@ -33,7 +33,7 @@ def _rows_by_id(table, id_col, cols):
     for c in cols:
         if odd := next(((i, o) for i, o in table[c].items() if o is not None and not isinstance(o, str)), None):
             raise ValueError(f'{file}, {row} {odd[0]}: {c} is {short_repr(odd[1])}, not a string')
-    if id_col and (lost := table[id_col].isna()).any(): raise ValueError(f'{file}, {row} {lost.idxmax()}: {id_col} is missing')
+    if id_col and (lost := table[id_col].isna() | table[id_col].eq('')).any(): raise ValueError(f'{file}, {row} {lost.idxmax()}: {id_col} is missing')
     ids = [int(k) if isinstance(k, float) and k.is_integer() else k for k in (table[id_col] if id_col else table.index)]
     texts = [' '.join(o or '' for o in row).strip() for row in zip(*(table[c] for c in cols))]
     return zip(map(str, ids), check_texts(texts, file))
