@@ -117,7 +117,7 @@ def finding(
     if best is None and len(unclear):
         r = unclear.sort_values(['budget', 'divergence']).iloc[0]
         most = most_lost(unclear)[r.name]
-        allowed = 'one seed allows any' if pd.isna(most) else f'{r.seeds:.0f} seeds allow {100*most:.0f} points (95 %)'
+        allowed = ('one seed allows' if r.seeds < 2 else f'{r.seeds:.0f} seeds with one score allow') + ' any' if pd.isna(most) else f'{r.seeds:.0f} seeds allow {100*most:.0f} points (95 %)'
         return ('We do not know: too few seeds to tell.', f'{told} At {100*r.budget:g} % with {_way(r, several)} the mean '
                 f'has changed by {100*r.change:+.1f} points, and {allowed}.')
     if best is None:

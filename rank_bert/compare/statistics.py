@@ -81,7 +81,8 @@ def paired_difference(
         draws = np.asarray(draws)
         c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(n, -1)
         rows = max(0., c[~np.eye(n, dtype=bool)].mean() if n > 1 else c[0, 0])
-    if n < 2 and draws is None or not n or np.isnan(mean):
+    same = n < 2 or np.ptp(d) < 1e-12 # seeds that all give one number show no spread
+    if same and draws is None or not n or np.isnan(mean):
         return Difference(mean, np.nan, np.nan, np.nan, n)
     if not seeds + rows:
         return Difference(mean, mean, mean, float(mean == 0), n)

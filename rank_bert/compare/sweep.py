@@ -171,9 +171,11 @@ def settings(self:Sweep, run:Run)->dict: # All that its numbers depend on
     data = dict(n_calibration=self.config.n_samples, texts=self.drawn) if any(p.needs == 'texts' for p in parts) else {}
     if beside: data['beside'] = digest(expanded(run.recipe)) # a folder, or a file
     if own := imported(parts): data['imported'] = own
-    shrinks = any(p.shrinks for p in parts)
-    data |= {f.name: v for f in fields(CompressConfig) if shrinks and f.name != 'n_samples'
-        and (v := getattr(self.config, f.name)) != f.default}
+    used = [f for f in fields(CompressConfig) if f.name != 'n_samples']
+    if not any(p.shrinks for p in parts): # then only what its bounds and its texts depend on
+        names = ('confidence', 'tolerance')*(run.recipe != 'dense') + ('side', 'draws')*bool(data)
+        used = [f for f in used if f.name in names]
+    data |= {f.name: v for f in used if (v := getattr(self.config, f.name)) != f.default}
     return dict(self.tuning_settings(run), **data, recipe=run.recipe, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)
 
@@ -320,7 +322,7 @@ def start(self:Sweep,
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
     model, data, about = self.prepare(run, tick)
-    learned = f'{self.config.n_samples}x{self.config.draws}'
+    learned = f'{self.config.n_samples}x{self.config.draws}-{self.config.side}'
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{learned}.safetensors'
     job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastcore.meta import delegates
 
-from .store import file_state, settings_hash
+from .store import file_state, folder_state, settings_hash
 from .sweep import Sweep
 from ..settings import existing_path
 from ..train.glue_learner import text_learner
@@ -39,6 +39,6 @@ class TextSweep(Sweep):
         "List the settings of the fine-tuning that a run starts from, among them what is in the files."
         res = super().tuning_settings(run)
         files = [self.own['data'], str(self.own.get('valid'))]
-        state = [[f, *file_state(f)] for f in files if Path(f).is_file()]
+        state = [[f, *(folder_state(f) or file_state(f))] for f in files if Path(f).exists()]
         return dict(res, source=files[0], rows={k: v for k, v in self.own.items() if k != 'data'},
                     files=settings_hash([res['files'], state]))

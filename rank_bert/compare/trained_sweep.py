@@ -314,7 +314,9 @@ def _measure_answers(sweep, run, job, truth, small, result):
     texts, y, _ = read_for(truth, rows, limits, sweep.cols, sweep.score_col or 'label')
     at_once = 32, 32 if small.settings['engine'] == 'pytorch' else 1 # as they will be asked
     found, far = compare_answers(truth, small, one_kind(truth, small), texts, y, limits, at_once)
-    return found, _HEADLINES[sweep.kind.name] if scored else 'agreement', {}, {}, far
+    whole = scored and sweep.kind.name in ('single_label_classification', 'regression') # one row a text, for tests over rows
+    more = dict(outputs=(small.outputs(texts, at_once[1]), y)) if whole else {}
+    return found, _HEADLINES[sweep.kind.name] if scored else 'agreement', {}, more, far
 
 # %% ../../nbs/compare/trained_sweep.ipynb #trswm003
 @patch
@@ -330,5 +332,5 @@ def _scores(self:TrainedSweep, run, job, result):
     if result: return res | more | (dict(divergence=max(0., far)) if far is not None else {})
     texts = [*self.search.queries.values()] if self.search else self.texts(run.seed)[1]
     some = truth.tokenizer.encode_batch(texts[:50], is_pretokenized=self.kind.tokens)
-    more = {k: v for k, v in more.items() if k == 'old_index'} # others are bounded beside it
+    more = {k: v for k, v in more.items() if k in ('old_index', 'outputs')} # others are bounded beside it
     return {k: res[k] for k in ('metric', 'score', 'metrics')} | more | dict(lengths=[len(o.ids) for o in some])
