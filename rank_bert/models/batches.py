@@ -288,6 +288,7 @@ class TextTokens:
         self.mask = mask.bool()
         self.n = int(mask.bool().sum())
         self.batch_first = batch_first
+        self.sizes = None # squares (texts,) of the gradients that go back from the prediction, where they are known
         self.index = None if self.n == mask.numel() else self.mask.flatten().nonzero().squeeze(1)
 
     def turned(self, t):

@@ -138,6 +138,7 @@ def add(self:_Collector, x, y):
                 self.scale = row.size(z.detach()).mean().sqrt() # one for all packs
             for i, v in enumerate(vs, 1):
                 self.last_draw = i == len(vs)
+                if len(v) == len(self.keep.mask): self.keep.sizes = v.flatten(1).square().sum(1)
                 z.backward(v/(self.scale*len(vs)**.5), retain_graph=not self.last_draw)
                 self.words.backward(self.keep)
                 for s in self.layers.values(): s.finish() # each draw is squared on its own

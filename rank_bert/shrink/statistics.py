@@ -173,6 +173,37 @@ def cotangents(
             f"got {y[bad][0].item()}: the test splits of GLUE have none; use 'true', which needs none")
     return z, [row.gradient(z.detach(), y.to(z.device))]
 
+# %% ../../nbs/shrink/statistics.ipynb #outl0002
+class Outliers:
+    "Scale down the gradients of a text that grew far more on their way back than those of others, as they come."
+    most, least = 100, 32 # how many times as much as the mean of the others, in squares, and how many others there must be
+    def __init__(self): self.total = self.texts = 0
+
+    def rows(self,
+        g:torch.Tensor, # Gradient at the output of a layer
+        keep:TextTokens, # Which of it is text
+    )->tuple: # Its rows (tokens, n), their squares (tokens,), and what texts were multiplied by (texts,), None if none was
+        "Take the rows that are text."
+        flat = keep.flat(g)
+        square = flat.square().sum(1)
+        if len(square) != keep.n: return flat, square, None # positions
+        text = keep.mask.nonzero()[:, 0]
+        each = to_float64(square.new_zeros(len(keep.mask)).index_add_(0, text, square))
+        sizes = torch.ones_like(each) if keep.sizes is None else to_float64(keep.sizes)
+        growth = torch.where(sizes > 0, each/sizes, 0.)
+        n = int((sizes > 0).sum())
+        others = self.texts + n - 1
+        limit = self.most*sizes*(self.total + growth.sum() - growth)/max(1, others)
+        high = (each > limit) & (limit > 0) & (others >= self.least)
+        factor = torch.where(high, limit/each, 1.)
+        self.total = self.total + (growth*factor).sum()
+        self.texts += n
+        if not high.any(): return flat, square, None
+        scale = factor.sqrt().to(square)
+        flat = flat*scale[text, None]
+        return flat, flat.square().sum(1), scale
+
+
 # %% ../../nbs/shrink/statistics.ipynb #cfc7ed1d
 def graded_rows(weight): # (tokens,)
     "Index the tokens that have a gradient; all where none has."
@@ -195,6 +226,7 @@ class LayerStatistics:
         self.weighted = Moments(n, device, self.light) if needs('weighted_mean', 'weighted_covariance') else None
         self.grads = Gram(m, device, light=self.light) if needs('grad_second_moment') else None
         self.rows = torch.zeros(m, dtype=torch.float64, device=device) if needs('fisher_rows') else None
+        self.outliers = Outliers()
 
     def forward(self,
         x:torch.Tensor, # Input of the layer
@@ -213,15 +245,16 @@ class LayerStatistics:
         last:bool=True, # Is this the last draw? Then weigh the inputs
     )->torch.Tensor: # `weight`, and the squares of these
         "Count the gradients of one use of the layer."
-        flat = keep.flat(g)
-        square = flat.square().sum(1)
+        flat, square, scale = self.outliers.rows(g, keep)
         weight = weight + square
         if self.grads: self.grads.add(flat[graded_rows(square)])
         if self.weighted and last:
             rows = graded_rows(weight)
             self.weighted.add(keep.flat(x, rows), weight[rows])
         if self.rows is not None:
-            self.held.append((keep.turned(x).float(), keep.zeroed(g)))
+            whole = keep.zeroed(g)
+            if scale is not None and whole.ndim > 2: whole = whole*scale[:, None, None]
+            self.held.append((keep.turned(x).float(), whole))
         if self.calls == 1: self.finish()
         return weight
 
@@ -259,6 +292,7 @@ class WordStatistics:
         self.out = None
         self.tokens = 0
         self.grads = Gram(embedding.embedding_dim, device) if graded else None
+        self.outliers = Outliers()
         self.counts = torch.zeros(embedding.num_embeddings, dtype=torch.float64, device=device)
 
     def see(self, out):
@@ -269,7 +303,7 @@ class WordStatistics:
     def backward(self, keep):
         "Count the gradients that have come back."
         if not self.grads: return
-        self.grads.add(keep.flat(self.out.grad))
+        self.grads.add(self.outliers.rows(self.out.grad, keep)[0])
         self.out.grad = None
 
     def add(self, ids, keep):
