@@ -73,7 +73,7 @@ def distil(student, dense, packs, seconds, lr):
             loss.backward()
             opt.step()
 
-def distilled(make, dense, texts, seconds, rates=(2e-4, 6e-4, 2e-3)):
+def distilled(make, dense, texts, seconds, rates=(7e-5, 2e-4, 6e-4)):
     "Distil a student once for each rate; return the one that is nearest to the dense model on texts held out."
     rows = list(each_text(batches_of_texts(dense, texts)))
     aside, learn = ([x for x, _ in buckets(o)] for o in (rows[::8], [r for i, r in enumerate(rows) if i % 8]))
