@@ -242,6 +242,10 @@ def apply_plan(
         plan = check_plan(enc, plan)
         found = {n: enc.get_submodule(n) for n, r in plan.items() if r is not None}
         for n, m in found.items(): check_finite(m.weight, n)
+        words, out = (getattr(m, 'weight', None) for m in (enc.get_input_embeddings(), enc.get_output_embeddings()))
+        if words is out is not None and any(m.weight is words for m in found.values()):
+            raise ValueError(f"the word embedding of {type(enc).__name__} is also its output layer: it cannot be "
+                "factorised on its own")
         warn_shared(enc, found.values())
         warn_break_even(plan, plan.shapes)
         thin = lambda m: LowRankLinear.from_linear if is_linear(m) else LowRankEmbedding.from_embedding

@@ -6,14 +6,15 @@ Docs: https://rank-bert.github.io/rank_bert/see/metrics.html.md"""
 
 # %% auto #0
 __all__ = ['REPORT_METRICS', 'singular_values', 'numerical_rank', 'effective_rank', 'stable_rank', 'participation_ratio',
-           'energy_rank', 'energy_rank_90', 'rankme', 'token_residual', 'mp_outliers', 'finite_weights', 'rank_report',
-           'plot_spectra', 'plot_ranks']
+           'energy_rank', 'energy_rank_90', 'rankme', 'token_residual', 'mp_outliers', 'finite_weights', 'active_lora',
+           'lora_update', 'rank_report', 'plot_spectra', 'plot_ranks']
 
 # %% ../../nbs/see/metrics.ipynb #e40ced86
 import math
 from functools import cached_property, wraps
 import matplotlib.pyplot as plt, numpy as np, pandas as pd, torch, torch.nn as nn
 from fastcore.basics import chunked, patch
+from torch.func import functional_call
 from ..checks import check_fraction, check_name, check_positive, check_several
 from ..models.hooks import set_attr
 from ..models.encoder import linears
@@ -279,12 +280,17 @@ def mp_spectrum(
 @torch.no_grad()
 def acting_weight(
     module:nn.Module, # A linear layer, with or without adapters
-)->torch.Tensor: # (out, in)
-    "Read the matrix that a linear layer acts with off its outputs."
+)->torch.Tensor: # (out, in), in float32 or float64
+    "Read the matrix that a linear layer acts with off its outputs, without its biases."
     like = next(module.parameters())
-    eye = torch.eye(module.in_features, device=like.device, dtype=like.dtype)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    wide = {n: p.to(dtype) for n, p in module.named_parameters() if p.is_floating_point()}
+    for n in wide:
+        if n.split('.')[-1] == 'bias': wide[n] = torch.zeros_like(wide[n])
+    eye = torch.eye(module.in_features, device=like.device, dtype=dtype)
     with set_attr(module.modules(), 'training', False):
-        return (module(eye)-module(torch.zeros_like(eye[:1]))).mT
+        return functional_call(module, wide, (eye,)).mT
+
 
 # %% ../../nbs/see/metrics.ipynb #e89e0e9a
 def finite_weights(
@@ -312,10 +318,28 @@ def weight_spectra(
     "Compute the `Spectrum` of each weight, eight of one shape at a time."
     shapes, got = {}, {}
     for n, w in ws.items():
-        shapes.setdefault(w.shape, []).append(n)
+        shapes.setdefault((w.shape, w.dtype), []).append(n)
     for names in (some for ns in shapes.values() for some in chunked(ns, 8)):
         got.update(zip(names, singular_values(torch.stack([ws[n] for n in names])).cpu()))
     return {n: Spectrum(w.cpu(), s=got[n]) for n, w in ws.items()}
+
+# %% ../../nbs/see/metrics.ipynb #metr1upd
+def active_lora(
+    module:nn.Module, # A linear layer
+)->list: # Names of the active LoRA adapters that it has
+    "List the LoRA adapters that a layer acts with."
+    return [a for a in getattr(module, 'active_adapters', []) if a in getattr(module, 'lora_A', {})]
+
+@torch.no_grad()
+def lora_update(
+    module:nn.Module, # A linear layer with LoRA adapters
+)->torch.Tensor: # (out, in)
+    "Add up what the active adapters of a layer do to its weight."
+    active = active_lora(module)
+    if any(a in module.lora_magnitude_vector for a in active): # DoRA changes the norms too
+        return acting_weight(module)-acting_weight(module.get_base_layer())
+    return sum(module.get_delta_weight(a) for a in active)
+
 
 # %% ../../nbs/see/metrics.ipynb #44e1c54c
 REPORT_METRICS = ('numerical_rank', 'effective_rank', 'participation_ratio', 'stable_rank', 'energy_rank_90',
@@ -327,16 +351,20 @@ def rank_report(
     metrics=REPORT_METRICS, # One or several: names in `RANK_METRICS`, or functions of a `Spectrum`
 )->pd.DataFrame: # name, layer, role, shape, the metrics, break_even, and factor_rank (NaN when dense)
     "Tabulate the ranks of every linear layer of an encoder."
-    updates = {l.name: l.module for l in linears(model, roles) if hasattr(model, 'get_base_model') and getattr(l.module, 'lora_A', None)}
+    layers = linears(model, roles)
+    updates = {l.name: lora_update(l.module) for l in layers if hasattr(model, 'get_base_model') and active_lora(l.module)}
     if updates and metrics == REPORT_METRICS: metrics = [o for o in metrics if o != 'mp_outliers'] # noise has no such rank
-    ws = {k: m.get_delta_weight(m.active_adapters[0]).detach() for k, m in updates.items()} or finite_weights(model, roles)
-    fs, sp = rank_metrics(metrics), weight_spectra(ws)
+    fs, sp = rank_metrics(metrics), weight_spectra(updates or finite_weights(model, roles))
+    def factor_rank(l):
+        if updates: return sum(l.module.r[a] for a in active_lora(l.module))
+        return np.nan if l.rank is None else l.rank
     def row(l):
         o = sp[l.name]
         values = {k: v.item() if torch.is_tensor(v := f(o)) else v for k, f in fs.items()}
         return dict(name=l.name, layer=l.layer, role=l.role, shape=o.shape, **values,
-                    break_even=break_even(*o.shape), factor_rank=updates[l.name].r[updates[l.name].active_adapters[0]] if updates else np.nan if l.rank is None else l.rank)
-    return pd.DataFrame([row(l) for l in linears(model, roles) if l.name in ws])
+                    break_even=break_even(*o.shape), factor_rank=factor_rank(l))
+    return pd.DataFrame([row(l) for l in layers if l.name in sp])
+
 
 # %% ../../nbs/see/metrics.ipynb #a4828ce1
 def panels(

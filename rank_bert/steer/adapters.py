@@ -24,6 +24,7 @@ from ..models.hooks import notes
 from ..models.sizes import parameter_parts
 from ..lowrank.plan import RankPlan, expand_fixed_ranks
 from ..registry import Registry
+from .intrinsic import refuse_subspace
 from ..train.learner import encoder_splitter, model_of, train_only
 
 # %% ../../nbs/steer/adapters.ipynb #861f35d1
@@ -84,8 +85,7 @@ Adapters = namedtuple('Adapters', 'peft frozen') # PeftModel, names of the param
 def _hf_to_change(o, adapted=False):
     "Find the transformers model in `o`; raise `ValueError` in a subspace, or with adapters unless `adapted`."
     hf = model_of(o)
-    if hasattr(getattr(o, 'model', None), 'subspace'):
-        raise ValueError('the learner is in a subspace: call remove_subspace(learn) first')
+    refuse_subspace(o)
     if not adapted and (getattr(hf, 'peft_config', None) or any(hasattr(m, 'base_layer') for m in hf.modules())):
         raise ValueError(f"{type(hf).__name__} has adapters already: call merge_lora first")
     return hf

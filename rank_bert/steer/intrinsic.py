@@ -163,6 +163,21 @@ def remove_subspace(
     learn.remove_cbs(SubspaceTraining)
     return learn
 
+# %% ../../nbs/steer/intrinsic.ipynb #1ntr5ub1
+def refuse_subspace(
+    o, # Learner, or anything else
+):
+    "Raise `ValueError` if a learner is in a subspace, which would undo a change of its weights."
+    if hasattr(getattr(o, 'model', None), 'subspace'):
+        raise ValueError('the learner is in a subspace: call remove_subspace(learn) first')
+
+
+# %% ../../nbs/steer/intrinsic.ipynb #1ntr1nan
+def _mean_score(scores):
+    "Average the scores of a dimension; NaN if one of them is, since that training has failed."
+    return scores.mean(skipna=False)
+
+
 # %% ../../nbs/steer/intrinsic.ipynb #542e6784
 class IntrinsicDimension:
     "What a search found: `d`, and the scores in `table`, where d=0 is the untrained model and d=n ordinary training."
@@ -171,7 +186,7 @@ class IntrinsicDimension:
         self.threshold = threshold
         self.floor = floor
         self.n = int(table.n.iloc[0])
-        means = table.groupby('d').score.mean()
+        means = table.groupby('d').score.agg(_mean_score)
         self.full = means[self.n]
         self.untrained = means[0]
         self.target = floor + threshold*(self.full - floor)
@@ -183,8 +198,9 @@ class IntrinsicDimension:
 @patch
 def summary(self:IntrinsicDimension)->pd.DataFrame: # Index d; mean, std, count of seeds, share, reached
     "Tabulate the scores by dimension."
-    t = self.table.groupby('d').score.agg(['mean', 'std', 'count'])
+    t = self.table.groupby('d').score.agg(mean=_mean_score, std='std', count='size')
     return t.assign(share=(t['mean'] - self.floor)/(self.full - self.floor), reached=t['mean'] >= self.target)
+
 
 # %% ../../nbs/steer/intrinsic.ipynb #d2fca5cd
 def _first_score(learn):
@@ -227,7 +243,7 @@ def intrinsic_dimension(
         rows.append((n if d == 'all' else d, n, seed, score(learn)))
     table = pd.DataFrame(rows, columns='d n seed score'.split()).sort_values(['d', 'seed'], ignore_index=True)
     res = IntrinsicDimension(table, threshold, floor)
-    if res.full <= floor or res.untrained >= res.target:
+    if not (res.full > floor and res.untrained < res.target): # or NaN
         warnings.warn(f'ordinary training scores {res.full:.3f}, the untrained model {res.untrained:.3f}, the target '
                       f'is {res.target:.3f}: train for longer, or pass another floor than {floor}')
     elif res.d is None:

@@ -40,7 +40,7 @@ class RankMonitor(FitCallback):
         roles=None, # One role or several of `ROLES` and `MORE_ROLES`; all when None
         heads:bool=True, # Measure every head's part of query, key and value, and the circuits of its weights?
         tokens:int=256, # Most tokens of a batch to look at; None for all
-        start:nn.Module=None, # Model to measure updates from; the start of the first fit when None
+        start:nn.Module=None, # Model to measure updates from; the start of its first fit when None
         path=None, # JSON-lines file for the records; only in memory when None
         resume:bool=False, # Go on with the file at `path` if there is one?
         budget:float=.04, # Fraction of the time that records may take, if `every` is None
@@ -58,13 +58,14 @@ class RankMonitor(FitCallback):
         self.file = None if path is None else Path(path)
         self.records = []
         self._from = None
+        self._encoder = None
         self._offset = None
         self._watch = None
         self._done = 0
     @property
     def history(self): return history_table(self.records)
     def __getstate__(self):
-        return {**self.__dict__, **dict.fromkeys(('_watch', '_from', 'start'))}
+        return {**self.__dict__, **dict.fromkeys(('_watch', '_from', '_encoder', 'start'))}
     def after_pred(self): # take the hooks away
         if self._watch is not None: self._watch.close()
     def after_cancel_batch(self): self.after_pred()
@@ -80,12 +81,20 @@ def _layers_now(model, roles):
         return linears(model, roles)
 
 # %% ../../nbs/steer/monitor.ipynb #m0n1t001
-def head_sizes(enc, layers): # Name of a layer -> rows of a head
-    "Find how many rows of the weights of queries, keys and values belong to a head."
+def head_sizes(enc, layers): # Name of a layer -> rows of a head; without layers for which the model does not say it
+    "Look up how many rows of the weights of queries, keys and values belong to a head."
     own = {id(m): a.size for a in enc.attentions for m in (a.query, a.key, a.value)}
-    def usual(l):
-        return l.module.out_features//getattr(enc.base.config, 'num_attention_heads', 1)
-    return {l.name: own.get(id(l.module), usual(l)) for l in layers if l.role in ('query', 'key', 'value')}
+    modules = dict(enc.base.named_modules())
+    sizes = {}
+    for l in layers:
+        block = l.name.rpartition('.')[0]
+        owners = modules.get(block), modules.get(block.rpartition('.')[0]), enc.base.base_model.config
+        names = ('attention_head_size', 'head_dim', 'd_head')
+        known = (getattr(o, k, None) for o in owners for k in names)
+        size = own.get(id(l.module)) or next((n for n in known if n), None)
+        if l.role in ('query', 'key', 'value') and size and l.module.out_features % size == 0:
+            sizes[l.name] = size
+    return sizes
 
 @patch
 def sums_of(self:RankMonitor, what, layers): # Layer -> `MatrixSum`
@@ -119,16 +128,24 @@ def measured_rows(self:RankMonitor, what, layers):
 @patch
 def start_weights(self:RankMonitor, layers): # Name of a layer -> `MatrixSum`
     "Read the weights that updates are measured from, or take and keep them where the run begins."
+    own = begun = Encoder(self.learn.model)
     kept = None if self.file is None else self.file.with_name(f'{self.file.stem}.start.pt')
     device = next(self.learn.model.parameters()).device
-    if self.records and kept is not None:
+    if self.records and kept is not None and self._encoder is None: # the run that the file is of
         if not kept.is_file():
             raise FileNotFoundError(f"{kept} has the weights that the run began with, and is gone: "
                                     "leave 'update' out of what, or begin another file")
         saved = torch.load(kept, map_location=device, weights_only=True)
         return {n: MatrixSum(*o) for n, o in saved.items()}
-    if self.start is not None: layers = _layers_now(self.start, self.roles)
-    found = {l.name: weight_sum(l.module).map(lambda t: t.to(device, copy=True)) for l in layers}
+    names = {(own.short_name(l.name), l.shape): l.name for l in layers}
+    if self.start is not None:
+        begun = Encoder(self.start)
+        layers = _layers_now(self.start, self.roles)
+    found = {(begun.short_name(l.name), l.shape): l.module for l in layers}
+    found = {names[k]: weight_sum(m).map(lambda t: t.to(device, copy=True)) for k, m in found.items() if k in names}
+    if not found:
+        raise ValueError(f"start, a {type(begun.base).__name__}, has no layer {next(iter(names.values()))} of shape "
+            f"{next(iter(names))[1]}: pass the model that training began with")
     if kept is not None:
         with new_file(kept) as tmp:
             torch.save({n: tuple(o) for n, o in found.items()}, tmp)
@@ -152,8 +169,10 @@ def before_fit(self:RankMonitor):
                 self._done = self.records[-1]['step' if self.records[-1]['last'] else 'start']
         write_records(self.file, self.records)
     self._offset = self._done
-    if 'update' in self.what and self._from is None:
+    encoder = Encoder(self.learn.model).base
+    if 'update' in self.what and (self._from is None or self._encoder is not encoder):
         self._from = self.start_weights(layers)
+    self._encoder = encoder
     self._total = self.learn.n_epoch*len(self.dls.train)
     self._at = None
     self._waiting = False

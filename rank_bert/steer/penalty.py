@@ -13,6 +13,7 @@ from fastai.callback.fp16 import MixedPrecision
 from fastcore.basics import groupby, patch
 from ..checks import check_count, check_positive
 from ..models.encoder import linears
+from .intrinsic import refuse_subspace
 from .optimizer_state import check_decoupled_decay, hypers_of
 from .project import check_own_weights, matrices_of, nuclear_norm, threshold_layers, trainable
 from ..train.learner import FitCallback
@@ -22,6 +23,7 @@ class Constraint(FitCallback):
     "Base class of callbacks that constrain the linear layers of `roles` during a fit."
     run_valid, layers, roles = False, (), None
     def before_fit(self):
+        refuse_subspace(self.learn)
         self.find_layers()
         if not trainable(self.layers):
             warnings.warn(f'{type(self).__name__} does nothing in this fit: all of its linear layers are frozen')
