@@ -152,6 +152,7 @@ def add_lora(
 class AdaLoRA(Callback):
     "Move AdaLoRA's ranks while a learner trains. `add_lora` adds it."
     order, run_valid = 5, False # before gradient accumulation, which scales the loss that this makes
+    unsaved = 'the importance scores' # which `ResumeFit` would have to restore
     def after_cancel_step(self): self.skipped = True
     def after_fit(self): self.tuner.peft_config['default'].rank_pattern = None # the zeros in the weights say it
 

@@ -159,6 +159,15 @@ def before_fit(self:DistilCallback):
     self.learn.remove_cbs(_Restore)
     self.learn.add_cb(_Restore(self))
 
+# %% ../../nbs/train/distill.ipynb #d1st1uns
+@patch(as_prop=True)
+def unsaved(self:DistilCallback): # None if there is nothing
+    "Say what `ResumeFit` cannot save: a projection between hidden states."
+    if self.teacher is None or not self.asks('hidden'): return None
+    width, to = (m.config.hidden_size for m in (Encoder(self.learn.model).base, model_of(self.teacher)))
+    return 'the projection' if width != to else None
+
+
 # %% ../../nbs/train/distill.ipynb #4bc66e83
 @patch
 def restore(self:DistilCallback):

@@ -139,6 +139,9 @@ def before_fit(self:ResumeFit):
     self._restore = None
     if hasattr(self.learn, 'lr_finder'): return
     _fastai_loader(self.dls.train) # raises for those of others
+    for c in self.learn.cbs:
+        if what := getattr(c, 'unsaved', None):
+            raise ValueError(f'ResumeFit cannot save {what} of {type(c).__name__}: leave ResumeFit out')
     self.learn.add_cb(_EpochEnds(self))
     if not self.fits:
         seeds = [torch.initial_seed()]
