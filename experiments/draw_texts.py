@@ -127,10 +127,10 @@ def main(
                 left = [b for b in budgets.split() if (task, recipe, str(pool), how, b, str(seed)) not in done]
                 if not left: continue
                 learn, parts = [each[i] for i in drawn(sizes, how, tokens, seed)], parse(recipe)
-                job = Job(dense, learn, CompressConfig(float(left[0]), n_samples=None), progress=False)
+                job = Job(dense, learn, CompressConfig(float(left[0]), n_samples=len(learn)), progress=False)
                 for budget in left:
                     start = time.process_time()
-                    small = run(job, parts, CompressConfig(float(budget), n_samples=None)).model
+                    small = run(job, parts, CompressConfig(float(budget), n_samples=len(learn))).model
                     seconds = time.process_time() - start
                     after = outputs_on(small, aside)[0]
                     changed = np.asarray(changed_answers(before, after, kind))

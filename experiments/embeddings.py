@@ -118,7 +118,7 @@ class Bench:
         self.wanted = {k: encode_texts(self.dense, t) for k, t in self.tests.items()}
         batches, self.made, self.pool = batches_of_texts(self.dense, pool), {}, pool
         learn = longest_texts(batches, n_texts) if choice == 'longest' else choose_texts(batches, n_texts, seed)
-        self.job = Job(self.dense, learn, CompressConfig(n_samples=None, seed=seed), False)
+        self.job = Job(self.dense, learn, CompressConfig(n_samples=len(learn), seed=seed), False)
 
     def model(self, budget, recipe):
         "Apply the parts of a recipe, once each; return the model and the seconds that its last part took."

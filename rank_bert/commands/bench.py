@@ -59,7 +59,7 @@ def _stages(model, batches, budget):
     svd = 'torch.linalg.svd'
     small = compress(model, budget, whole, progress=False)
     run = partial(calibrate, model, batches, n_samples=None, progress=False)
-    shrink = partial(compress, model, budget, batches, n_samples=None, progress=False)
+    shrink = partial(compress, model, budget, batches, n_samples=cal.samples, progress=False)
     return {plain: (both_ways, plain),
         'calibrate, for kfac': (partial(run, statistics=(*whole.f.needs, whole.f.mean)), plain),
         'calibrate, all statistics': (run, plain),

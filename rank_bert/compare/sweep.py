@@ -38,7 +38,7 @@ from ..models.sizes import dense_size, encoder_params
 from ..lowrank.layers import break_even
 from ..ship.engines import ENGINES, check_writers
 from ..ship.check import Answers, Measure, Standing, class_measures, opened, standings
-from ..shrink.recipe import check_recipe, options_of, parse
+from ..shrink.recipe import check_recipe, default_samples, options_of, parse
 from ..train.glue_learner import glue_learner
 from ..train.learner import default_lr
 from ..train.match import check_labels
@@ -322,7 +322,7 @@ def start(self:Sweep,
 ): # Function of a `Run` that does it and returns its result
     "Prepare the model that runs start from."
     model, data, about = self.prepare(run, tick)
-    learned = f'{self.config.n_samples}x{self.config.draws}-{self.config.side}'
+    learned = f'{self.config.n_samples or default_samples(model)}x{self.config.draws}-{self.config.side}'
     kept = self.folder/'calibrations'/f'{self.model_folder(run).name}_{learned}.safetensors'
     job = SweepJob(model, data, replace(self.config, seed=run.seed), about.get('lr'), kept)
     return lambda run: self._result(run, job, about)

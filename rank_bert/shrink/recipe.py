@@ -72,6 +72,12 @@ class Read(NamedTuple):
     sums:set = frozenset() # Checksums of the whole texts to judge by
     answers:dict = None # How often the dense model gives each answer to them, from `answers_to`
 
+def default_samples(
+    model:nn.Module, # Dense
+)->int: # 1024, or 2048 where layers are wider than 512
+    "Choose how many texts to learn from."
+    return 2048 if max((min(l.shape) for l in linears(model)), default=0) > 512 else 1024
+
 class Job:
     "What stays while recipes run: the dense model, what they learn from, and what was computed."
     def __init__(self,
@@ -123,6 +129,9 @@ class Job:
     def cut(self): return self._read.cut if self._read else 0
 
     @property
+    def n_samples(self): return self.config.n_samples or default_samples(self.dense)
+
+    @property
     def answers(self): return self._read.answers if self._read else None
 
     @property
@@ -143,7 +152,7 @@ class Job:
         "Choose what to learn from, and an eighth to judge by: for an encoder a sentence of each long text, else half of the tokens in long texts."
         if self.data is None or self.ready: return Read()
         finite_weights(self.dense)
-        cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.config.n_samples, self.config.seed
+        cut, data, n, seed = 0, self.data.dls.train.new() if self.learner else self.data, self.n_samples, self.config.seed
         if self.encoder.embeds and are_texts(data := check_data(data)) and isinstance(data[0], str):
             order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
             drawn = [data[i] for i in sorted(order[:n].tolist())]
