@@ -8,7 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/commands/compress.html.md"""
 __all__ = ['warn_fell']
 
 # %% ../../nbs/commands/compress.ipynb #cc000003
-import shutil, warnings
+import copy, shutil, warnings
 from shlex import quote
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,8 @@ def ready_texts(model, tok, texts, rows, longest, own, raw, kind): # as from `op
         if rows.max_length: model.max_seq_length = rows.max_length
         return model, tok, texts, {}
     if texts and (raw or kind in HEADS): # tokenised later, by which words and queries are marked
-        model.tokenizer, tok.model_max_length = tok, longest
+        model.tokenizer = copy.copy(tok)
+        model.tokenizer.model_max_length = longest # what is saved reads as much as before
     elif texts:
         from rank_bert.data.tokens import token_batches # imports torch
         texts = token_batches(tok, texts, max_length=longest)
@@ -86,7 +87,8 @@ def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
     from rank_bert.lowrank.record import records_of
     from rank_bert.models.encoder import Encoder
     from rank_bert.models.hooks import notes
-    tokenizer = getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
+    whole, tokenizer = tokenizer, getattr(Encoder(model).base, 'tokenizer', tokenizer) # with fewer words
+    if whole is not None: tokenizer.model_max_length = whole.model_max_length
     if exported := notes(model).exported:
         from rank_bert.ship.export import seal
         from rank_bert.ship.runtime import read_manifest
@@ -164,9 +166,11 @@ def shrink_adapter(
     texts = texts_to_compare(saved, rows, rows.n_train) if rows.texts else None
     peft = find_peft(saved)
     tok = peft.base_model.model.tokenizer
+    reads = tok.model_max_length
     tok.model_max_length = saved.longest(rows.max_length, tokenizer=tok)
     small = shrink_lora(peft, budget=budget, data=texts, seed=config.seed, progress=shows_progress())
     was, now = ([m.r['default'] for m in lora_layers(o).values()] for o in (peft, small))
+    tok.model_max_length = reads
     def write(folder):
         small.save_pretrained(str(folder))
         tok.save_pretrained(folder)
@@ -240,7 +244,7 @@ def compress(
     warn_fell(compression_of(model), scores)
     exported = notes(model).exported
     if not exported: model = as_written(model)
-    settings = dict(model=str(folder), task=None, source=None, texts=rows.texts)
+    settings = dict(model=str(was), task=None, source=None, texts=rows.texts, texts_per_row=folder.texts_per_row)
     settings |= {k: v for k, v in folder.settings.items() if k in ('text_cols', 'label_col')}
     settings |= config.asdict() | about | dict(cost=getattr(config.cost, 'name', config.cost))
     origin = getattr(Encoder(model).base.config, 'weights_from', None) or f'folder: {folder}'

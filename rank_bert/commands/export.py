@@ -39,7 +39,7 @@ def texts_to_compare(
         each = 1 if saved.sentence_class == 'SentenceTransformer' else saved.texts_per_row
         known = saved.settings
         label = rows.label_col or known.get('label_col') or 'label'
-        found = file_texts(file, rows.text_cols or known.get('text_cols'), label, each)
+        found = file_texts(file, rows.text_cols or saved.columns_in, label, each)
         return list(text_items(read_lines(file)[:n], each)) if found is None else found[:n]
     return next(iter(validation_items(saved.rows).values()))[0][:n] if saved.rows else None
 
@@ -114,12 +114,12 @@ def evaluate_exported(
     "Compute the metrics of what was exported: the official ones of a task, or those that suit the head."
     import torch
     from rank_bert.models.answers import KINDS # imports NumPy
-    from rank_bert.train.scores import score
+    from rank_bert.train.scores import positive_class, score
     res = {}
     names = GLUE_TASKS[rows['task']].metrics if 'task' in rows else KINDS[p.kind].metrics
-    splits = validation_items(rows)
+    splits, positive = validation_items(rows), positive_class(rows.get('task'), p.labels)
     for split, (texts, labels) in splits.items():
         end = split.removeprefix('validation') if len(splits) > 1 else ''
         z = torch.as_tensor(p.outputs(texts, bs))
-        res |= {k + end: v for k, v in score(z, labels, names, p.kind).items()}
+        res |= {k + end: v for k, v in score(z, labels, names, p.kind, positive).items()}
     return res

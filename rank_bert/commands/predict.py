@@ -55,12 +55,18 @@ def check_again(
     say(str(found))
     return dict(guarantee=found.verdict)
 
+def refuse_reading(saved, rows, *names):
+    "Raise `ValueError` for what says how to read texts, where the model alone decides it."
+    if given := next((k for k in names if getattr(rows, k)), None):
+        raise ValueError(f'{saved} reads texts by its own tokenizer and length here: leave out {option(given)}')
+
 def evaluate_head(saved, rows, bs, dense=None, candidates=None): # scores, and the texts; None where these are no candidates
     "Score the entities that a tagger finds, or the order of a reranker's candidates."
     from rank_bert.ship.export import in_pytorch
     from rank_bert.ship.runtime import Predictor
     if not rows.data: raise ValueError(f'pass {option("data")} with a file of words and tags, or of pairs with grades')
     if not (candidates or saved.kind == 'token_classification'): return None
+    refuse_reading(saved, rows, 'tokenizer')
     opened = [Predictor(o) if o.exported else in_pytorch(o, rows.max_length) for o in (saved, dense if candidates else None) if o]
     return head_scores(opened[0], rows.data, candidates, *opened[1:], bs=bs)
 
@@ -110,6 +116,7 @@ def evaluate(
     Example: rank-bert-evaluate tuned --data test.csv"""
     if not folder.routes: folder.check()
     if is_search_folder(rows.data):
+        refuse_reading(folder, rows, 'max_length', 'tokenizer')
         res = evaluate_search(folder, rows.data, dense or folder.dense, keep_self)
         say_scores(res)
         return res
@@ -132,7 +139,7 @@ def evaluate(
     else:
         from rank_bert.models.opener import get_tokenizer, open_model
         model, tok, _ = open_model(folder, rows.tokenizer)
-        length = folder.longest(rows.max_length, tokenizer=tok if rows.tokenizer else None)
+        length = folder.longest(rows.max_length, getattr(model, 'max_seq_length', None), tok if rows.tokenizer else None)
         tok = tok or get_tokenizer(folder) # which says what is missing
         learn = rows_learner(model.float(), chosen, tokenizer=tok, bs=fit.bs, n_train=fit.bs, max_length=length)
         res = learn.evaluate()
@@ -149,6 +156,7 @@ def _answers_of(saved, rows, bs):
         return partial(p.tag if KINDS[p.kind].tokens else p.predict_proba, bs=bs), KINDS[p.kind], p.labels
     if saved.kind == 'token_classification':
         from rank_bert.ship.export import in_pytorch
+        refuse_reading(saved, rows, 'tokenizer')
         p = in_pytorch(saved, rows.max_length)
         return partial(p.tag, bs=bs), KINDS[p.kind], p.labels
     saved.check_labelled(scored=True) # before we load it
@@ -162,6 +170,7 @@ def _answers_of(saved, rows, bs):
     tokenizer = tokenizer or get_tokenizer(saved) # which says what is missing
     model, score = BertWrapper(Encoder(whole.float()).base), getattr(whole, 'activation_fn', torch.nn.Identity())
     length = saved.longest(rows.max_length, getattr(whole, 'max_seq_length', None), tokenizer if rows.tokenizer else None)
+    if tokenizer.padding_side != 'left': tokenizer.padding_side = Encoder(whole).family.padding_side
     config = model.model.config
     size = lambda o: len(o) if isinstance(o, str) else sum(map(len, o))
     def answer(items):
@@ -247,7 +256,7 @@ def predict(
     else:
         from rank_bert.data.tables import read_file, table_texts # imports pandas
         known = folder.settings
-        items = table_texts(read_file(rows.data), rows.text_cols or known.get('text_cols'), known.get('label_col') or 'label', n)
+        items = table_texts(read_file(rows.data), rows.text_cols or folder.columns_in, known.get('label_col') or 'label', n)
     def each():
         for i, o in enumerate(chunked(items, 1 if somebody_waits else 4096)):
             if i == 0: warn_of_words(folder, o)

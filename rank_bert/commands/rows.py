@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .shell import check_source, say
 from ..data.facts import glue_task
-from ..io import digest
+from ..io import digest, expanded
 from ..models.folder import SavedModel
 from ..settings import Rows, option
 
@@ -26,12 +26,14 @@ def rows_of(
     "Choose rows: those that you name, or else those that a folder was fine-tuned on."
     if rows.data:
         known = saved.settings if saved else {}
-        cols = list(rows.text_cols or ())
-        own = dict(data=rows.data, text_cols=cols or known.get('text_cols'), valid=rows.valid, split_seed=seed,
-                   label_col=rows.label_col or known.get('label_col') or 'label')
-        if rows.drop_empty: own |= dict(drop_empty=True)
         from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
         table = next(iter(read_data(rows.data).values()))
+        cols = list(rows.text_cols or ()) or saved and saved.columns_in(table)
+        own = dict(data=rows.data, text_cols=cols or None, valid=rows.valid, split_seed=seed,
+                   label_col=rows.label_col or known.get('label_col') or 'label')
+        if rows.drop_empty: own |= dict(drop_empty=True)
+        if rows.valid is None and 'split_seed' in known and known.get('digest') == digest(expanded(rows.data)):
+            own |= {k: known[k] for k in ('valid', 'split_seed', 'drop_empty') if k in known} # what it has not learned stays aside
         label = own['label_col'] # before anything slow is imported
         check_text_cols(own['text_cols'] or find_text_cols(table, label, warn=False), label, table)
         return own | (saved.targets if saved else dict(regression=rows.regression or None))
@@ -110,7 +112,9 @@ def take_kind(
     if rows.kind: saved.take(rows.kind)
     told = rows.kind or saved.kind != 'regression' or saved.exported or saved.config.get('problem_type') or saved.settings
     if not rows.data or told and saved.kind != 'ranking': return None
-    (texts, grades), = validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()
+    found = [*validation_items(rows_of(replace(rows, valid=rows.data, regression=True))).values()]
+    if len(found) > 1: raise ValueError(f'{rows.data} has {len(found)} splits, and one is scored: save that alone, and pass it')
+    texts, grades = found[0]
     queries = len(texts) if isinstance(texts[0], str) else len({q for q, _ in texts})
     if saved.kind == 'ranking' and queries < len(texts): return texts, grades
     if rows.kind == 'ranking': raise ValueError(f'{rows.data} has no query with two candidates, so there is no order to score')

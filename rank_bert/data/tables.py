@@ -378,13 +378,14 @@ TABLES = '.csv', '.tsv', '.jsonl', '.ndjson'
 
 def table_texts(
     table:pd.DataFrame, # From `read_file`
-    text_cols:str|list=None, # Its columns of texts, one or two; default: those that hold text
+    text_cols:str|list=None, # Its columns of texts, one or two, or a function that names them; default: those that hold text
     label_col:str='label', # A column of labels, if it is there
     n:int=None, # Texts that the model reads at once; None if it does not say
 )->list: # Strings, or tuples for pairs
     "Give the texts of a table."
     labels = [label_col] if label_col in table else []
-    cols = check_text_cols(text_cols or find_text_cols(table, labels), labels)
+    cols = text_cols(table) if callable(text_cols) else text_cols
+    cols = check_text_cols(cols or find_text_cols(table, labels), labels, table)
     if n not in (None, len(cols)): raise ValueError(f'{option("text_cols")}: the model reads {n}, not {", ".join(cols)}')
     found = [check_texts(table_column(table, c), f"{table.attrs['file']}: {c}") for c in cols]
     return found[0] if len(found) == 1 else list(zip(*found))

@@ -91,7 +91,7 @@ def tokenize_cached(
     folder = os.environ.get('RANK_BERT_CACHE') or Path(datasets.config.HF_DATASETS_CACHE)/'rank_bert'
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     state = {k: v for k, v in state.items() if k not in ('truncation', 'padding')} # of the tokenizer's latest call
-    state = state, tokenizers.__version__, tokenizer.model_input_names, tokenizer.truncation_side, max_length
+    state = state, tokenizers.__version__, tokenizer.model_input_names, tokenizer.truncation_side, max_length, tokenizer.split_special_tokens
     columns = []
     for o in (texts, pairs or []):
         columns += [np.array([len(t) for t in o], dtype=np.int64), ''.join(o).encode()]

@@ -182,7 +182,8 @@ def library(self:SavedModel)->str:
     return 'sentence-transformers' if self.sentence_class else 'transformers'
 
 # %% ../../nbs/models/folder.ipynb #ee1fd84c
-_FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2vec-text', 'longformer', 'mpnet')
+_FROM_PADDING = ('roberta', 'xlm-roberta', 'xlm-roberta-xl', 'camembert', 'data2vec-text', 'longformer', 'mpnet', 'xmod',
+    'roberta-prelayernorm', 'ibert', 'esm', 'luke', 'markuplm')
 
 def check_length(
     config:dict, # What config.json holds
@@ -308,7 +309,7 @@ def weight_bytes(self:SavedModel)->int:
 def settings(self:SavedModel)->dict: # Such as `task` and `source`; empty if we know none
     "Look up the settings of the command that wrote the folder."
     if self.exported: return self.manifest.get('settings') or {}
-    files = [self.path/o for o in ('results.json', 'tuning.json')]
+    files = [self.path/o for o in ('tuning.json', 'results.json')]
     record = next((self.read(f, object) for f in files if f.exists()), {})
     settings = record.get('settings') if isinstance(record, dict) else None # somebody else's results.json
     if not isinstance(settings, dict): return {}
@@ -325,13 +326,25 @@ def dense(self:SavedModel)->SavedModel: # None if nothing says so, or that folde
 
 # %% ../../nbs/models/folder.ipynb #1abe1010
 @once
+def task(self:SavedModel): # `GlueTask`, or None
+    "Look up the GLUE task that the model was fine-tuned on."
+    name = self.settings.get('task')
+    return GLUE_TASKS.get(name) if isinstance(name, str) else None
+
+@once
 def texts_per_row(self:SavedModel)->int: # 1 or 2; None if its folder does not tell
     "Count the texts in a row of what the model was fine-tuned on."
-    if n := self.manifest.get('texts'): return n
-    task = self.settings.get('task')
-    own = self.settings.get('text_cols')
-    if isinstance(own, list) and len(own) in (1, 2): return len(own)
-    return len(GLUE_TASKS[task].text_cols) if isinstance(task, str) and task in GLUE_TASKS else None
+    if n := self.manifest.get('texts') or self.settings.get('texts_per_row'): return n
+    own = self.settings.get('text_cols') or self.task and self.task.text_cols
+    return len(own) if isinstance(own, list) and len(own) in (1, 2) else None
+
+@method
+def columns_in(self:SavedModel,
+    table, # A frame, or names of columns
+)->list: # None if the folder does not tell
+    "Name the columns of texts: those of the fine-tuning, or those of its GLUE task where a table has them."
+    if own := self.settings.get('text_cols'): return own
+    return self.task.text_cols if self.task and {*self.task.text_cols} <= {*table} else None
 
 @method
 def longest(self:SavedModel,

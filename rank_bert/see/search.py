@@ -24,7 +24,7 @@ def rank_scores(
     lost=(), # Grades of judged documents that are not there: nobody finds them
 )->dict: # ndcg@10, mrr@10, recall@10, recall@100
     "Score the order of documents for one query."
-    right = grades[np.argsort(-found, kind='stable')] > 0
+    right = grades[np.lexsort((grades, -found))] > 0 # of equals the worst comes first, whatever their order in a file
     first = right[:10].argmax() if right[:10].any() else np.inf
     recall = {f'recall@{k}': right[:k].sum()/max(1, right.sum() + len(lost)) for k in (10, 100)}
     best = np.sort([*grades, *lost])[::-1][:10]

@@ -26,7 +26,7 @@ from torch import nn
 
 from ..checks import check_positive, text_rows
 from ..data.tokens import token_batches
-from ..io import check_new, new_folder
+from ..io import check_new, json_text, new_folder
 from ..models.encoder import Encoder
 from ..models.answers import KINDS
 from ..models.base_models import BertWrapper, evaluating
@@ -35,7 +35,7 @@ from ..models.hooks import as_written, notes
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
 from .match import check_labels, classifier_for, name_labels
-from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, score
+from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, positive_class, score
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
 @patch(as_prop=True)
@@ -100,12 +100,13 @@ def encoder_learner(
     weights = None if class_weights is None else label_weights(class_weights, dls.train.dataset.y, dls.vocab)
     loss = kwargs.pop('loss_func', None) or HeadLoss(kind, weight=weights)
     check_metrics(names := listify(metrics) or KINDS[kind].metrics, kind, hf.config.num_labels)
+    positive = positive_class(task, dls.vocab)
     kwargs = {'opt_func': adamw, 'lr': 1e-4, 'wd': 0.01, **kwargs}
     kwargs['cbs'] = L(Seeded(seed)) + L(kwargs.get('cbs')) + L(BF16() if bf16 else None)
-    learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind) for n in names],
+    learn = EncoderLearner(dls, BertWrapper(hf), loss, metrics=[HeadMetric(n, kind, positive) for n in names],
         splitter=encoder_splitter, **kwargs)
     learn.task = task
-    learn.score_names = list(names)
+    learn.score_names, learn.positive = list(names), positive
     learn.seed = seed
     return learn
 
@@ -156,7 +157,7 @@ def evaluate(self:Learner,
     for name, o in [('', dl)] if dl is not None else zip(names, valid, strict=True):
         outputs.append(self.logits(o))
         z, y = outputs[-1]
-        values = {**score(z, y, scores, self.kind), 'loss': check_loss(self.loss_func(z, y))}
+        values = {**score(z, y, scores, self.kind, getattr(self, 'positive', 1)), 'loss': check_loss(self.loss_func(z, y))}
         res |= {k+name: v for k, v in values.items()}
     return res
 
@@ -198,6 +199,8 @@ def save_pretrained(self:Learner,
     with new_folder(folder, overwrite) as tmp, quiet_transformers():
         model.save_pretrained(tmp)
         self.dls.tokenizer.save_pretrained(tmp)
+        if n := getattr(self.dls, 'max_length', None): # which the commands read as well
+            (tmp/'results.json').write_text(json_text(dict(settings=dict(max_length=n))) + '\n', encoding='utf-8')
     return Path(folder)
 
 # %% ../../nbs/train/learner.ipynb #264a5edc
@@ -217,7 +220,7 @@ def with_model(self:Learner,
     same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',
         'moms', 'path', 'model_dir')}
     res = type(self)(self.dls if dls is None else dls, model, self.loss_func, cbs=cbs, **same)
-    for k in ('task', 'score_names', 'seed'):
+    for k in ('task', 'score_names', 'positive', 'seed'):
         if hasattr(self, k):
             setattr(res, k, getattr(self, k))
     return res

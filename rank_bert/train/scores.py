@@ -18,6 +18,8 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 from sklearn import metrics as skm
 
 from ..checks import check_name
+from ..data.facts import GLUE_TASKS
+from ..data.labels import match_labels
 from ..models.answers import KINDS
 from ..models.spans import entities, has_heads
 from ..see.search import rank_scores
@@ -46,6 +48,7 @@ def score(
     targets:torch.Tensor, # `(n,)`, or `(n, num_labels)` for a multi-label head
     names:list, # Keys of `METRICS`
     kind:str='single_label_classification', # Kind of head, a key of `KINDS`
+    positive:int=1, # The class of two that `f1` counts
 )->dict: # Metric to value
     "Compute metrics from logits."
     for n in names: check_name(n, 'metric', METRICS)
@@ -56,7 +59,18 @@ def score(
                                  'begin again with a lower learning rate')
     preds = KINDS[kind].decide(logits, 0).cpu().numpy()
     targs = torch.as_tensor(targets).cpu().numpy()
-    return {n: float(METRICS[n](targs, preds)) for n in names}
+    counted = dict(f1=dict(pos_label=positive))
+    return {n: float(METRICS[n](targs, preds, **counted.get(n, {}))) for n in names}
+
+# %% ../../nbs/train/scores.ipynb #sc0repos
+def positive_class(
+    task:str, # Key of `GLUE_TASKS`, or another name
+    labels:list, # Of a model, in its order
+)->int: # 1 where nothing says so
+    "Find the class that F1 of a GLUE task counts among the labels of a model, which may stand in another order."
+    of = GLUE_TASKS.get(task)
+    at = match_labels(labels, of.labels) if of and of.labels and len(labels or ()) == 2 else [0, 1]
+    return 1 if at[1] is None else at[1]
 
 # %% ../../nbs/train/scores.ipynb #ent1ty02
 def entity_scores(
@@ -96,8 +110,8 @@ def ranking_scores(queries, grades, scores, dense=None): # of each pair, `dense`
 # %% ../../nbs/train/scores.ipynb #c6aa963f
 class HeadMetric(AccumMetric):
     "Compute one of `METRICS` over a validation set."
-    def __init__(self, name, kind):
-        super().__init__(lambda p, t: score(p, t, [name], kind)[name], flatten=False, name=name)
+    def __init__(self, name, kind, positive=1):
+        super().__init__(lambda p, t: score(p, t, [name], kind, positive)[name], flatten=False, name=name)
 
 # %% ../../nbs/train/scores.ipynb #d9b7d08b
 def check_metrics(
