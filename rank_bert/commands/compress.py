@@ -252,5 +252,6 @@ def compress(
     write = partial(_write_model, model, tok, dense, remote_code, folder, settings)
     out = save_results(out, output.overwrite, write, results, None if exported else model)
     lines = _say_compressed(compression_of(model), scores, size, out, dense, remote_code)
+    if rows.max_length: say(f'it reads {rows.max_length:,} tokens of a text from now on, as {option("max_length")} says')
     say_next(*predict_line(out, folder), *lines)
     return results | dict(compression=records_of(model)[-1])
