@@ -17,6 +17,24 @@ from ..io import digest, expanded
 from ..models.folder import SavedModel
 from ..settings import Rows, option
 
+# %% ../../nbs/commands/rows.ipynb #r0wsfil1
+def rows_of_file(
+    rows:Rows, # With `data`
+    saved:SavedModel=None, # A classifier, or None
+    seed:int=42, # Decides which rows are set aside
+)->dict: # For `rows_learner`
+    "Choose the rows of a file; of that which a model was fine-tuned on, set aside what was set aside then."
+    from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
+    table, known = next(iter(read_data(rows.data).values())), saved.settings if saved else {}
+    cols = list(rows.text_cols or ()) or saved and saved.columns_in(table)
+    label = rows.label_col or known.get('label_col') or 'label'
+    own = dict(data=rows.data, text_cols=cols or None, valid=rows.valid, split_seed=seed, label_col=label)
+    if rows.drop_empty: own |= dict(drop_empty=True)
+    if rows.valid is None and 'split_seed' in known and known.get('digest') == digest(expanded(rows.data)):
+        own |= {k: known[k] for k in ('valid', 'split_seed', 'drop_empty') if k in known}
+    check_text_cols(cols or find_text_cols(table, label, warn=False), label, table) # before anything slow is imported
+    return own | (saved.targets if saved else dict(regression=rows.regression or None))
+
 # %% ../../nbs/commands/rows.ipynb #2994c4ae
 def rows_of(
     rows:Rows, # What you name
@@ -24,19 +42,7 @@ def rows_of(
     seed:int=42, # Decides which rows of a file are set aside
 )->dict: # For `rows_learner`; empty if you name no rows, and the folder does not tell
     "Choose rows: those that you name, or else those that a folder was fine-tuned on."
-    if rows.data:
-        known = saved.settings if saved else {}
-        from rank_bert.data.tables import check_text_cols, find_text_cols, read_data
-        table = next(iter(read_data(rows.data).values()))
-        cols = list(rows.text_cols or ()) or saved and saved.columns_in(table)
-        own = dict(data=rows.data, text_cols=cols or None, valid=rows.valid, split_seed=seed,
-                   label_col=rows.label_col or known.get('label_col') or 'label')
-        if rows.drop_empty: own |= dict(drop_empty=True)
-        if rows.valid is None and 'split_seed' in known and known.get('digest') == digest(expanded(rows.data)):
-            own |= {k: known[k] for k in ('valid', 'split_seed', 'drop_empty') if k in known} # what it has not learned stays aside
-        label = own['label_col'] # before anything slow is imported
-        check_text_cols(own['text_cols'] or find_text_cols(table, label, warn=False), label, table)
-        return own | (saved.targets if saved else dict(regression=rows.regression or None))
+    if rows.data: return rows_of_file(rows, saved, seed)
     known = saved.rows if saved and not rows.task else {}
     if 'data' in known or not (rows.task or known): return known
     t = glue_task(rows.task or known['task'])
