@@ -171,11 +171,14 @@ class TextDLs(DataLoaders):
 
 # %% ../../nbs/data/loaders.ipynb #wds0dl02
 @patch
-def with_tokenizer(self:TextDLs, tokenizer):
-    "Make the same batches of texts by another tokenizer."
+def map_items(self:TextDLs,
+    f, # Makes `TextItems` of others, which are as many
+)->TextDLs: # Of the same texts in the same order
+    "Make the same batches of other items."
     new = copy.copy(self)
-    new.loaders = [dl.new(dl.dataset.with_tokenizer(tokenizer)) for dl in self.loaders]
+    new.loaders = [dl.new(f(dl.dataset)) for dl in self.loaders]
     return new
+
 
 # %% ../../nbs/data/loaders.ipynb #e6e70ecf
 _LABELS = 'label_sep', 'vocab', 'regression'

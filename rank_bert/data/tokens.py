@@ -164,6 +164,19 @@ def with_tokenizer(self:TextItems, tokenizer):
     new.tokens = tokenize_cached(tokenizer, *self.texts, max_length=self.max_length)
     return new
 
+# %% ../../nbs/data/tokens.ipynb #0rdr0tk2
+@patch
+def with_labels(self:TextItems,
+    names:list, # The names of the classes in their new order
+    at:list, # The new place of each class
+):
+    "Put the classes of the labels in another order."
+    new = copy.copy(self)
+    new.vocab = names
+    if self.y is not None: new.y = self.y[:, np.argsort(at)] if self.y.ndim == 2 else np.array(at)[self.y]
+    return new
+
+
 # %% ../../nbs/data/tokens.ipynb #7101dd2b
 @patch
 def decode_texts(self:TextItems, input_ids):

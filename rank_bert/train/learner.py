@@ -34,7 +34,7 @@ from ..models.folder import named_errors
 from ..models.hooks import as_written, notes
 from ..models.opener import check_finite_weights, quiet_transformers
 from ..shrink.compress import compress as compress_model
-from .match import check_labels, classifier_for, name_labels
+from .match import check_labels, classifier_for, in_order_of, name_labels
 from .scores import HeadLoss, HeadMetric, check_loss, check_metrics, label_weights, positive_class, score
 
 # %% ../../nbs/train/learner.ipynb #da5162fa
@@ -94,6 +94,7 @@ def encoder_learner(
     "Make a learner for data loaders with texts."
     set_seed(seed)
     hf = classifier_for(dls, model, pretrained, own_vocab, pooling, task)
+    dls = in_order_of(hf, dls)
     kind = hf.config.problem_type
     if class_weights is not None and (kwargs.get('loss_func') or not KINDS[kind].labelled):
         raise ValueError(f'class_weights={class_weights!r}: a regression has no classes, nor do we weight a loss_func')
@@ -214,7 +215,7 @@ def with_model(self:Learner,
         model = BertWrapper(model)
     tok = getattr(Encoder(model).base, 'tokenizer', None) # of a vocabulary that was cut
     if dls is None and tok is not None and tok.get_vocab() != self.dls.tokenizer.get_vocab():
-        dls = self.dls.with_tokenizer(tok)
+        dls = self.dls.map_items(lambda o: o.with_tokenizer(tok))
     cbs = [copy.copy(c) for c in self.cbs if isinstance(c, (Seeded, BF16, GradientClip))]
     for c in cbs: c.__dict__.pop('learn', None)
     same = {k: getattr(self, k) for k in ('opt_func', 'lr', 'splitter', 'metrics', 'wd', 'wd_bn_bias', 'train_bn',

@@ -88,16 +88,22 @@ def name_labels(model, dls):
 
 # %% ../../nbs/train/match.ipynb #m4tch001
 def adopt_labels(hf, dls):
-    "Check that a classifier and data loaders have the same labels, and name those of a new head."
+    "Check that a classifier and data loaders have as many labels, and name those of a new head."
     have, at = label_order(hf, dls, warn=True)
     names = list(map(str, dls.vocab or ()))
-    if at not in (None, [*range(len(have))]) or len(names) != len(have):
-        raise ValueError(f'the labels are {names} in the data and {have} in the model: '
-                         "pass the labels in the model's order, as vocab")
+    if len(names) != len(have) or at is not None and len({*at}) < len(at):
+        raise ValueError(f'the labels are {names} in the data and {have} in the model: pass its labels in its order, as vocab')
     if at is None and not is_unnamed(have):
         warnings.warn(f'the labels of the model, {have}, become those of the data, {names}, once you fit it')
     new = 'SequenceClassification' not in str(hf.config.architectures)
     if new and (at is None or is_unnamed(have)): name_labels(hf, dls)
+
+def in_order_of(model, dls):
+    "Put the labels of data loaders in the order that they have in a model, if it has the same ones."
+    have, at = label_order(model, dls)
+    if at in (None, [*range(len(have))]): return dls
+    return dls.map_items(lambda o: o.with_labels(have, at))
+
 
 # %% ../../nbs/train/match.ipynb #match008
 def classifier_for(
