@@ -3,6 +3,8 @@
     python experiments/wide.py ../shared/data mpnet --settings '512x1 512x4 1024x1 1024x4'
     python experiments/wide.py ../shared/data minilm --settings '512x1 512x2 512x4 512x8 1024x1'
     python experiments/wide.py ../shared/data mpnet --settings '2048x1 2048x1+outliers' --seeds 0
+    python experiments/wide.py ../shared/data mpnet --settings '1024x1+refit 2048x1+refit' --budgets .3 --seeds 0
+    python experiments/wide.py ../shared/data mpnet --settings 2048x1+refit --budgets .3 --seeds 1
     python experiments/wide.py ../shared/data minilm --settings '512x1+G 512x1+C 512x1+neurons 512x1+refit'
     python experiments/wide.py ../shared/data minilm --settings '512x1 512x1+shrunk 1024x1 1024x1+shrunk'
 
