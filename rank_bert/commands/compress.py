@@ -97,7 +97,7 @@ def _write_model(model, tokenizer, dense, remote_code, was, settings, folder):
             if o.is_dir(): new.mkdir()
             else: shutil.copyfile(o, new)
         records = records_of(model)
-        seal(folder, read_manifest(exported.folder) | dict(rank_bert=records, settings=settings, guarantee=records[-1].get('guarantee')))
+        seal(folder, read_manifest(SavedModel(exported.folder)) | dict(rank_bert=records, settings=settings, guarantee=records[-1].get('guarantee')))
         return
     from rank_bert.lowrank.hf import write_remote_code
     from rank_bert.lowrank.plan import to_dense

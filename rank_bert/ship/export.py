@@ -41,7 +41,7 @@ from ..see.bounds import check_enough, upper_bound
 from ..shrink.latency import in_turns, timed_call
 from ..lowrank.plan import plan_of, to_dense
 from ..lowrank.record import dense_sizes, guaranteed, made_smaller, records_of, warn_other_dense
-from ..shrink.guarantee import Guarantee, Tried, changed_answers, set_aside, share_error, texts_digest
+from ..shrink.guarantee import Guarantee, Tried, changed_answers, refuse_engine, set_aside, share_error, texts_digest
 from ..settings import CompressConfig, ExportConfig, Latency, flatten, option
 
 # %% ../../nbs/ship/export.ipynb #de000028
@@ -66,6 +66,7 @@ def export(
     size = latency.latency_batch, latency.latency_length
     candidates = list_candidates('onnx' if form.to == 'web' else form.to, form.precision, form.processor)
     source = open_source(model, tokenizer, max_length)
+    refuse_engine(source.model)
     refuse(source, size[1], config.max_changed and texts is None)
     truth, earlier = None, None
     if config.max_changed:
@@ -585,13 +586,12 @@ def digests_of(source, texts):
 
 def texts_to_test(source, texts): # Texts, and the `Guarantee` of the record if it was tested on them
     "Return texts, or if the model was compressed with these, only those that were set aside then."
-    last = next(reversed(records_of(source.model)), {})
-    given = (last.get('texts') or {}).get('given')
-    promised = last.get('guarantee')
-    if ours := given and given['digest'] in digests_of(source, texts):
-        if 'set_aside' not in last['texts']:
-            raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
-        texts = set_aside(texts, seed=given['seed'], kind=source.enc.kind)[1]
+    records, marks = records_of(source.model), digests_of(source, texts)
+    promised = next((r['guarantee'] for r in reversed(records) if r.get('guarantee')), None)
+    ours = [o for o in (r.get('texts') or {} for r in records) if (o.get('given') or {}).get('digest') in marks]
+    if not all('set_aside' in o for o in ours):
+        raise ValueError('the model learned from these texts, and a guarantee is about texts that it has not seen: pass others')
+    if ours: texts = set_aside(texts, seed=ours[-1]['given']['seed'], kind=source.enc.kind)[1]
     tested = promised and promised['digest'] in digests_of(source, texts)
     if ours and not tested:
         raise ValueError('the model was compressed with these texts in another order, by which some were set aside: pass them in that '

@@ -9,6 +9,7 @@ __all__ = ['PARTS', 'part', 'read_options', 'check_order', 'parse', 'recipes']
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec003
 import ast, copy, inspect, re, time
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from .choose import NARROWS, choose, fit, shapes_of
 from .decompose import DECOMPOSITIONS, check_needs
 from .decomposition import Decomposition, check_cost
 from .prune import NEURON_STATISTICS
-from .guarantee import set_aside, texts_digest, unseen_texts
+from .guarantee import refuse_engine, set_aside, texts_digest, unseen_texts
 from .judge import answers_to
 from .latency import timed_call
 
@@ -91,6 +92,7 @@ class Job:
         may_stop:bool=True, # May Ctrl-C end a training early, so that the recipe goes on? Else it ends all
         once:bool=False, # Is there one run only? What the next one would need is then dropped
     ):
+        refuse_engine(model)
         self.encoder = Encoder(with_own_modules(Encoder(model).model)) # which are not compiled, either
         self.older = records_of(self.dense) # of earlier compressions
         vars(self.encoder.base.config).pop('rank_bert', None)
@@ -101,7 +103,8 @@ class Job:
             raise ValueError(f"{option('side')} {config.side!r} is for sentence encoders: leave it out")
         if type(data) is tuple: data = list(data)
         if is_search_folder(data): data = search_texts(read_search(data), config.side, self.encoder.prompts)
-        elif isinstance(data, (str, Path, list)): data = check_data(data, self.encoder.kind) # a table, or texts that may be missing
+        elif isinstance(data, Path|Collection) and not isinstance(data, Calibration|Decomposition): # a generator stays unread
+            data = check_data(data, self.encoder.kind) # a table, or texts that may be missing
         if config.side != 'both' and are_texts(data): data = [self.encoder.prompts.get('query', '') + t for t in data]
         self.ready, self.learner = isinstance(data, Calibration|Decomposition), data if hasattr(data, 'dls') else None
         self.data, self.aside, self.cache, self._read = data, None, Cache(), None
