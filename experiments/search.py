@@ -24,6 +24,7 @@ from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
 from rank_bert.data import search
 from rank_bert.data.search import SearchTask
+from rank_bert.lowrank.record import record_of
 from rank_bert.models.opener import quiet_transformers
 from rank_bert.see.search import compare_search, encode_search
 from rank_bert.see.similarity import encode_texts
@@ -124,7 +125,7 @@ def main(
         row = {k: round(float(table.loc[r, c]), 4) for k, r, c in [('dense', 'dense', 'ndcg@10'), ('ndcg', 'whole', 'ndcg@10'),
             ('low', 'whole', 'low'), ('high', 'whole', 'high'), ('old', 'queries only', 'ndcg@10'),
             ('old_low', 'queries only', 'low'), ('old_high', 'queries only', 'high')]}
-        cosine, on_cpu, told = float((queries*asked_small).sum(1).mean()), device == 'cpu', getattr(small, 'heal', None)
+        cosine, on_cpu, told = float((queries*asked_small).sum(1).mean()), device == 'cpu', record_of(small).heal
         add_row(Path(out), o | row | dict(keeps=round(neighbours(asked_small, own, right), 4),
             keeps_old=round(neighbours(asked_small, docs, right), 4), cosine=round(cosine, 4), cut=small.compression.cut if hasattr(small, 'compression') else '',
             steps=told.steps if told else 0, device=device, seconds=round(seconds) if on_cpu else '',
