@@ -159,6 +159,9 @@ class Heal:
     stopped:bool = False # Did Ctrl-C end the training?
     changed:dict = None # Answers that changed on the texts set aside, from `changed_on`
 
+    def __post_init__(self): # JSON has no NaN
+        self.before, self.after = (math.nan if o is None else o for o in (self.before, self.after))
+
     @property
     def kept(self): return self.after < self.before
 
