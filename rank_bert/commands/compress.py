@@ -10,7 +10,7 @@ __all__ = ['warn_fell']
 # %% ../../nbs/commands/compress.ipynb #cc000003
 import copy, shutil, warnings
 from shlex import quote
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -158,8 +158,10 @@ def shrink_adapter(
     "Give every layer of an adapter the rank that it needs, and save it as an adapter."
     if not (saved.path/'adapter_config.json').is_file():
         raise ValueError(f"{option('adapter_budget')} is for the folder of an adapter, and {saved} has no adapter_config.json: pass {option('budget')}")
-    if alone: raise ValueError(f"{option('adapter_budget')} keeps an adapter one, and takes no {option(alone)}: leave it out")
     if config.limit: raise ValueError(f"{option('adapter_budget')} and {option(config.limit)} are two limits: pass one of them")
+    plain = CompressConfig(seed=config.seed)
+    unread = [alone]*bool(alone) + [k for k in ('data', 'task') if getattr(rows, k)] + [f.name for f in fields(plain) if getattr(config, f.name) != getattr(plain, f.name)]
+    if unread: raise ValueError(f"{option('adapter_budget')} keeps an adapter one, and takes no {option(unread[0])}: leave it out, or pass {option('texts')}")
     check_fraction(budget, option('adapter_budget'))
     out = out_folder(output.out or saved.path.with_name(f'{saved.path.name}-{budget:g}'), output.overwrite)
     from rank_bert.steer.shrink_lora import find_peft, lora_layers, shrink_lora

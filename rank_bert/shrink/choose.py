@@ -110,7 +110,8 @@ def choose(
     asked = dict(cost=price, fixed_ranks=fixed, multiple_of=config.multiple_of)
     thin, stats, spent = step.model, None, 0.
     if kinds:
-        thin, stats, spent = _narrow(step, kinds, method, levels or (12 if method else 48), price, fixed)
+        most = [f.outer.shape[1] for f in Encoder(step.model).feed_forwards]
+        thin, stats, spent = _narrow(step, kinds, method, levels or min([12 if method else 48, *most]), price, fixed)
     if method:
         d = _decomposed(step, method)
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics

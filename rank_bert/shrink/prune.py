@@ -73,7 +73,7 @@ def prunables(
                 "prune neurons first and factorise afterwards, or begin with to_dense(model)")
         for f in parts:
             def levels(f=f):
-                return removals(f.outer.weight, *neuron_inputs(f, calibration)[1:], min(steps, f.outer.weight.shape[1]))
+                return removals(f.outer.weight, *neuron_inputs(f, calibration)[1:], steps)
             found.append(Prunable('neurons', f, f.inner, f.outer, levels))
     return [o for o in found if not {l.name for l in (*o.inner, o.outer)} & set(fixed)]
 
