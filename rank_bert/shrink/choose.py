@@ -48,10 +48,11 @@ def _total(price, shapes): return sum(price(None, *s) for s in shapes)
 def shapes_of(model):
     return {l.name: tuple(l.shape) for l in linears(model)}
 
-def _narrow(step, kinds, method, steps, price, fixed):
+def _narrow(step, kinds, method, levels, price, fixed):
     "Leave out neurons and heads where that costs least; return the model, its `Calibration`, and the loss in nats."
     config, stats, shapes = step.config, step.calibration(), shapes_of(step.model)
     each = config.multiple_of, bool(method)
+    steps = levels or min([12 if method else 48, *(f.outer.shape[1] for f in Encoder(step.model).feed_forwards)])
     bar = partial(tqdm, disable=not step.job.progress, leave=False)
     def prunables_of():
         parts = prunables(step.model, stats, kinds, steps, fixed)
@@ -110,8 +111,7 @@ def choose(
     asked = dict(cost=price, fixed_ranks=fixed, multiple_of=config.multiple_of)
     thin, stats, spent = step.model, None, 0.
     if kinds:
-        most = [f.outer.shape[1] for f in Encoder(step.model).feed_forwards]
-        thin, stats, spent = _narrow(step, kinds, method, levels or min([12 if method else 48, *most]), price, fixed)
+        thin, stats, spent = _narrow(step, kinds, method, levels, price, fixed)
     if method:
         d = _decomposed(step, method)
         if thin is not step.model: # a layer that kept its shape kept its weight and statistics
