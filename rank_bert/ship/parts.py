@@ -14,7 +14,7 @@ from functools import wraps
 from pathlib import Path
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
-from ..checks import check_answers
+from ..checks import check_answers, check_name
 from .engines import ENGINES, check_writers
 from .export import CALIBRATE, check_exportable, check_ids, export
 from .runtime import Predictor
@@ -54,7 +54,10 @@ class Exported:
 # %% ../../nbs/ship/parts.ipynb #24dpa007
 def _refuse(job, parts):
     "Raise an error for what is not installed, a token without a row, and what a model does and graphs do not."
-    check_writers(parts[-1].name)
+    last = parts[-1]
+    if to := last.options.get('to'):
+        check_name(to, f'engine of {last.name}', [k for k, v in ENGINES.items() if last.name in (*v.precisions, 'auto')])
+    check_writers(last.name)
     enc = job.encoder
     check_ids(enc, job.learner.dls.tokenizer if job.learner else enc.tokenizer)
     check_exportable(enc)

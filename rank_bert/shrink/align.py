@@ -56,8 +56,9 @@ def with_map(
         last.linear.weight.data = (weight.to(old)@old).to(like)
         last.linear.bias.data = (weight.to(old)@p + bias.to(old)).to(like)
         return new
-    dense = Dense(weight.shape[1], weight.shape[0], activation_function=nn.Identity(), init_weight=weight.to(like),
-        init_bias=bias.to(like))
+    with torch.random.fork_rng(devices=[]): # which a new layer would move on
+        dense = Dense(weight.shape[1], weight.shape[0], activation_function=nn.Identity(), init_weight=weight.to(like),
+            init_bias=bias.to(like))
     st.insert(i + 1, dense.to(like).train(st.training))
     return new
 

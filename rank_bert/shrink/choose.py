@@ -45,6 +45,9 @@ def _within(choices, config, total, kinds):
 # %% ../../nbs/shrink/choose.ipynb #24com001
 def _total(price, shapes): return sum(price(None, *s) for s in shapes)
 
+def _whole(price, job): # what the layers cost before any compression
+    return _total(price, shapes_of(job.dense).values())*job.size/dense_size(job.dense)
+
 def shapes_of(model):
     return {l.name: tuple(l.shape) for l in linears(model)}
 
@@ -66,7 +69,7 @@ def _narrow(step, kinds, method, levels, price, fixed):
             for n in freeing(bar(rest, f'decompose ({method})'))]
     else:
         others = [Choices([None], np.array([price(None, *shapes[n])]), np.zeros(1), 0.) for n in rest]
-    picks = _within(choices + others, config, _total(price, shapes_of(step.job.dense).values()), kinds)
+    picks = _within(choices + others, config, _whole(price, step.job), kinds)
     picks = [(o, c.ranks[i]) for o, c, i in zip(parts, choices, picks)]
     spent = sum(level.cost for _, level in picks)
     if all(len(level.keep) == o.outer.shape[1] for o, level in picks):
@@ -107,7 +110,6 @@ def choose(
     measure = partial(cost_for, job.dense, config.cost)
     price = measure() if callable(config.cost) or config.cost == 'params' else job.cache.find('cost', config.cost, measure)
     fixed = expand_fixed_ranks(step.model, config.fixed_ranks)
-    whole = shapes_of(job.dense)
     asked = dict(cost=price, fixed_ranks=fixed, multiple_of=config.multiple_of)
     thin, stats, spent = step.model, None, 0.
     if kinds:
@@ -119,7 +121,7 @@ def choose(
             if job.once: job.cache.keep_only('cost') # the rest is of the dense model, or has done its work
             drop_statistic(job, stats, 'covariance')
             d = Decomposition(thin, method, stats, progress=job.progress, known=same, seed=config.seed)
-        share = _total(price, whole.values())/_total(price, d.shapes.values())
+        share = _whole(price, job)/_total(price, d.shapes.values())
         if config.budget is not None:
             plan = d.plan(min(1., config.budget*share), allocator, **asked)
         else: plan = smallest_plan(d, max(1e-12, config.max_loss_increase - spent), allocator, **asked)
@@ -131,7 +133,7 @@ def choose(
         new = copy.deepcopy(thin) # which shares weights with the dense model
         write_record(new, CompressionRecord(plan, encoder_params(new)), [])
     done = record_of(new)
-    left = dense_size(thin)/dense_size(job.dense)
+    left = dense_size(thin)/job.size
     enc = Encoder(new)
     write_record(new, replace(done, predicted=done.predicted + spent, allocator=allocator, share=left,
         budget=config.budget or done.plan.kept*left, neurons=enc.pruned_neurons or None, heads=enc.pruned_heads or None,

@@ -17,7 +17,7 @@ from ..io import digest
 from ..lowrank.record import dense_sizes, model_digest, record_of, write_record
 from ..models.batches import are_texts, split_batch
 from ..models.encoder import Encoder
-from ..models.hooks import as_written, with_own_modules
+from ..models.hooks import as_written, notes, with_own_modules
 from ..settings import CompressConfig
 from .calibrate import Calibration
 from .decomposition import Decomposition
@@ -33,7 +33,7 @@ SEARCHES = dict(max_changed=search, speedup=speed_search) # for other limits, on
 @delegates(CompressConfig)
 def compress(
     model:nn.Module, # A transformers model, or any module that contains one; untouched
-    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]
+    budget:float=None, # Fraction of the weights of the encoder's linear layers to keep, in (0, 1]; of those it began with, if it was made smaller before
     data=None, # Texts, batches, a folder of a search task, a learner, or a `Calibration` or `Decomposition` of this model
     recipe:str=None, # Parts joined by '+'; default: the best that model and data bear, 'neurons+kfac+refit' with texts
     progress:bool=True, # Show progress bars?
@@ -73,7 +73,7 @@ def complete_record(
         drawn = 'at random' if Encoder(job.dense).embeds else 'at random, half of the tokens from the longest'
         texts = dict(learned=_texts_told(own.texts), judged=_texts_told(own.judges), drawn=drawn)
     if job.aside: texts |= dict(set_aside=_texts_told(job.aside))
-    if job.given: texts |= dict(given=job.given)
+    if job.given and (own._read or job.aside or notes(small).exported): texts |= dict(given=job.given)
     origin = getattr(dense.config, 'weights_from', None) or f'folder: {dense.name_or_path}'
     name = origin.partition(': ')[2].partition(' (began as ')[0] # empty where nobody saved it
     about = dict(name=(name if origin.startswith(('hub', 'cache')) else Path(name).name) or None, digest=model_digest(job.dense))

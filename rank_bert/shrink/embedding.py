@@ -11,6 +11,7 @@ __all__ = ['table']
 import copy, time, torch, torch.nn as nn
 from itertools import pairwise
 from ..checks import check_count, check_fraction
+from ..settings import Fraction
 from ..models.encoder import Encoder
 from .allocate import allocate, check_least, smallest_budget
 from .calibrate import Calibration, calibrate, fingerprint
@@ -107,6 +108,6 @@ def compress_embedding(
 
 # %% ../../nbs/shrink/embedding.ipynb #tabl0001
 @part('table', needs='texts', statistics=('grad_second_moment',))
-def table(step, keep:float=.5, blocks:int=4):
+def table(step, keep:Fraction=.5, blocks:int=4):
     "Factorise the word embedding, with most of its rank for frequent words."
     return compress_embedding(step.model, keep, step.job.texts, None, step.job.progress, blocks)

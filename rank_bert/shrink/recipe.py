@@ -27,6 +27,7 @@ from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import Encoder, linears
 from ..models.hooks import as_written, frozen, notes, with_own_modules
 from ..models.kinds import check_head, check_whole
+from ..models.sizes import dense_size
 from ..see.metrics import finite_weights
 from ..registry import Registry, precisions
 from ..settings import CompressConfig, option
@@ -115,6 +116,12 @@ class Job:
 
     @property
     def dense(self): return self.encoder.model
+
+    @property
+    def size(self)->int: # Weights
+        "Count the linear weights that a budget is a fraction of: those of the first dense model, if this one was made smaller before."
+        first = self.older[0].get('dense', {}) if self.older else {}
+        return first['params']['linear'] if 'params' in first else dense_size(self.dense)
 
     @property
     def seconds(self): return time.time() - self.began
@@ -313,7 +320,7 @@ def options_of(
     names = list(inspect.signature(part.f).parameters.items())
     return dict(names[2 if part.chooses else 1:]) # after the step
 
-_KINDS = {int: check_count, float: check_positive, str: check_text}
+_KINDS = {int: check_count, float: check_positive, str: check_text} # and types of `settings`, such as `Fraction`
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec021
 def _joined(a, b, recipe):
@@ -325,34 +332,36 @@ def _joined(a, b, recipe):
     if methods and methods != ['kfac']:
         raise ValueError(f"{recipe!r:.80}: heads and neurons share a budget with the ranks of kfac, whose errors "
             f"are in nats, not with {methods[0]}: put a part between them, or take kfac")
-    options = a.options | b.options
+    if again := set(a.options) & set(b.options):
+        raise ValueError(f"{min(again)} is set twice in {recipe!r:.80}, and neighbours that choose share it: drop one of them")
     statistics = tuple(dict.fromkeys((*a.statistics, *b.statistics)))
     return replace(a, name=f'{a}+{b}', chooses=a.chooses + b.chooses, needs='texts', ranks=a.ranks or b.ranks,
-        statistics=statistics, svds=a.svds + b.svds, passes=4, options=options)
+        statistics=statistics, svds=a.svds + b.svds, passes=4, options=a.options | b.options)
 
 # %% ../../nbs/shrink/recipe.ipynb #9afa02f3
 def read_options(
     new:Part, # As it is registered
-    text:str, # Such as 'epochs=2, lr=1e-5'
+    text:str, # Such as '(epochs=2, lr=1e-5)', or nothing
     recipe:str, # For the error
 )->Part: # With these settings
     "Read the settings of a part; raise `ValueError` for those that it does not have."
     known = options_of(new)
     def value(node): return node.id if isinstance(node, ast.Name) else ast.literal_eval(node) # bare words are strings
     try:
-        call = ast.parse(f'f({text})', mode='eval').body
+        call = ast.parse(f"f{text or '()'}", mode='eval').body
         options = {o.arg: value(o.value) for o in call.keywords}
-        if call.args: raise ValueError
+        if call.args or call.func.id != 'f': raise ValueError
     except (SyntaxError, ValueError, AttributeError):
         raise ValueError(f"the settings in {recipe!r:.80} must look like 'retune(epochs=2, lr=1e-5)', "
-            f"got ({text:.80})") from None
+            f"got {text:.80}") from None
     if options and not known: raise ValueError(f'{new.name} has no settings in {recipe!r:.80}: write {new.name}')
     for k, v in options.items():
         p = known[check_name(k, f'setting of {new.name}', known)]
         where = f'{k} of {new.name}'
         if p.annotation is bool and not isinstance(v, bool):
             raise ValueError(f'{where} must be True or False, got {v!r:.80}')
-        if (v is not None or p.default is not None) and p.annotation in _KINDS: _KINDS[p.annotation](v, where)
+        check = _KINDS.get(p.annotation) or getattr(p.annotation, 'check', None)
+        if check and (v is not None or p.default is not None): check(v, where)
     return replace(new, options={k: options[k] for k, p in known.items() if options.get(k, p.default) != p.default})
 
 def check_order(
@@ -376,12 +385,15 @@ def parse(
     "Read a recipe; raise `ValueError` for one that makes no sense."
     parts = []
     for word in re.split(r'\+(?![^(]*\))', check_text(recipe, 'the recipe')):
-        name, _, text = word.strip().partition('(')
+        name, *text = re.split(r'(?=\()', word.strip(), maxsplit=1)
         new = find_part(name.strip(), '' if word == recipe else f' in {recipe!r:.80}')
-        new = read_options(new, text.removesuffix(')'), recipe)
+        new = read_options(new, ''.join(text), recipe)
         if parts and parts[-1].chooses and new.chooses: new = _joined(parts.pop(), new, recipe)
         check_order(parts, new, recipe)
         parts.append(new)
+    for p in parts:
+        if p.chooses and 'levels' in p.options and not {*NARROWS} & {*p.chooses}:
+            raise ValueError(f"levels of {p.name} are numbers of heads or neurons, and it leaves none out: drop it from {recipe!r:.80}")
     return parts
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec028
@@ -397,9 +409,9 @@ def check_limit(
                 f"or pass a {option('budget')}")
         if len(shrinking) > 1:
             raise ValueError(f"{shrinking[1]} cannot tell the loss in advance: pass a {option('budget')}")
-    if limit in ('max_changed', 'speedup') and not shrinking:
-        raise ValueError(f"{option(limit)} chooses a budget, and nothing in {'+'.join(map(str, parts))!r} keeps "
-            "to one: add a part that does, such as kfac")
+    if limit and not shrinking:
+        raise ValueError(f"nothing in {'+'.join(map(str, parts))!r} keeps to a limit such as {option(limit)}: add a part that does, such as "
+            f"kfac, or leave {option(limit)} out")
 
 def check_recipe(
     parts:list, # From `parse`
@@ -420,7 +432,7 @@ def check_recipe(
     shrinking = [p.name for p in parts if p.shrinks]
     if shrinking and config.limit is None:
         raise ValueError(f"{shrinking[0]} needs a limit: pass budget=0.5, say, or max_changed=0.01")
-    check_limit(parts, config.limit, shrinking)
+    if config.budget != 1: check_limit(parts, config.limit, shrinking)
 
 # %% ../../nbs/shrink/recipe.ipynb #24rec029
 def planned(
@@ -457,9 +469,9 @@ def check(self:Job,
     fixed, first = expand_fixed_ranks(self.dense, config.fixed_ranks), next((p for p in parts if p.shrinks), None)
     for p in parts:
         if p.check: p.check(self, parts)
-    check_cost(config.cost) # latencies are not measured yet
+    for cost in (config.cost, *(o for p in parts if (o := p.options.get('cost')))): check_cost(cost) # latencies are not measured yet
     if config.budget and first and first.ranks and len(first.chooses) == 1 and config.cost == 'params':
-        check_least(config.budget, smallest_budget(shapes_of(self.dense), config.cost, fixed, config.multiple_of))
+        check_least(config.budget, smallest_budget(shapes_of(self.dense), config.cost, fixed, config.multiple_of)*dense_size(self.dense)/self.size)
 
 # %% ../../nbs/shrink/recipe.ipynb #rec52002
 @patch

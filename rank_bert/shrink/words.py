@@ -18,13 +18,13 @@ from fastcore.basics import chunked, patch
 from tokenizers import Tokenizer
 from tokenizers.pre_tokenizers import ByteLevel
 from transformers import AutoTokenizer
-from ..checks import check_fraction
 from ..lowrank.layers import BlockEmbedding
 from ..models.batches import are_texts, check_data
 from ..models.embedder import prompted
 from ..models.encoder import Encoder, is_a
 from ..models.hooks import configs_of, notes
 from ..models.opener import quiet_transformers
+from ..settings import Fraction
 from .recipe import part
 
 # %% ../../nbs/shrink/words.ipynb #wdm00009
@@ -249,10 +249,9 @@ def same_tokens(
 
 # %% ../../nbs/shrink/words.ipynb #wdm00042
 @part('words', needs='texts', first=True, statistics=())
-def words_part(step, keep:int=None, coverage:float=None):
+def words_part(step, keep:int=None, coverage:Fraction=None):
     "Keep the words of the texts, and drop all others from the model and its tokenizer."
     job = step.job
-    if coverage: check_fraction(coverage, 'coverage of words')
     if keep and coverage: raise ValueError(f'words: keep={keep} and coverage={coverage} are two limits: pass one')
     texts, tok = counted_texts(job)
     rows = prompted(job.dense, texts)

@@ -75,7 +75,7 @@ def penalty(step, weight:float=.1, every:int=5, decoupled:bool=True, epochs:int=
 def _plan_by_svd(step):
     "Share the budget by the singular values of the weights."
     d = step.cached('singular values', None, lambda: Decomposition(step.model, 'svd', progress=False))
-    fraction = min(1., step.config.budget*dense_size(step.job.dense)/dense_size(step.model))
+    fraction = min(1., step.config.budget*step.job.size/dense_size(step.model))
     return d.plan(fraction, default_allocator(step.config.allocator, 'svd'))
 
 # %% ../../nbs/steer/parts.ipynb #d28e539d
@@ -98,7 +98,7 @@ def layers(step):
     "Keep some of the layers, at equal distances from the first to the last."
     n = len({o.layer for o in linears(step.model)})
     budget = step.config.budget
-    fraction = min(1., budget*dense_size(step.job.dense)/dense_size(step.model))
+    fraction = min(1., budget*step.job.size/dense_size(step.model))
     kept = int(fraction*n + 1e-9)
     if kept:
         return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
