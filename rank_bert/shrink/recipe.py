@@ -120,7 +120,7 @@ class Job:
     @property
     def size(self)->int: # Weights
         "Count the linear weights that a budget is a fraction of: those of the first dense model, if this one was made smaller before."
-        first = self.older[0].get('dense', {}) if self.older else {}
+        first = (self.older or [{}])[0].get('dense') or {}
         return first['params']['linear'] if 'params' in first else dense_size(self.dense)
 
     @property
