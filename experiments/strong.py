@@ -5,7 +5,7 @@
     rank-bert-finetune sst2 --model MPNET --pretrained --source GLUE --n-train 16000 --epochs 1 --lr 5e-5 --max-length 64 --seed 0 --out sst2-wide-0
     python experiments/strong.py sst2-full-0 --source GLUE
     python experiments/strong.py mrpc-full-0 --source GLUE
-    rank-bert-finetune rte --model ENCODER --pretrained --source GLUE --epochs 5 --seed 0 --out rte-full-0
+    rank-bert-finetune rte --model ENCODER --pretrained --source GLUE --epochs 3 --seed 0 --out rte-full-0
     rank-bert-finetune mrpc --model MPNET --pretrained --source GLUE --epochs 3 --lr 5e-5 --max-length 96 --seed 0 --out mrpc-wide-0
     python experiments/strong.py rte-full-0 --source GLUE
     python experiments/strong.py sst2-full-0 --source GLUE --ways longer
