@@ -70,6 +70,7 @@ def paired_difference(
     a, # Score of one recipe for each seed, `(seeds,)`
     b, # Score of the other for the same seeds
     draws=None, # Differences on draws of the rows, `(seeds, n)`; None where the outputs were not kept
+    floor:float=0., # Least standard error over the rows: a draw does not show what none of few rows has
 )->Difference: # Mean of a - b, its 95 % interval over all seeds and rows, and the p-value of no difference
     "Compare two recipes over seeds and rows."
     d = np.asarray(a, float) - np.asarray(b, float)
@@ -80,7 +81,7 @@ def paired_difference(
     if draws is not None and n: # the mean covariance between seeds; with one seed, the variance
         draws = np.asarray(draws)
         c = np.cov(draws[:, np.isfinite(draws).all(0)], ddof=1).reshape(n, -1)
-        rows = max(0., c[~np.eye(n, dtype=bool)].mean() if n > 1 else c[0, 0])
+        rows = max(0., c[~np.eye(n, dtype=bool)].mean() if n > 1 else c[0, 0]) + floor**2
     same = n < 2 or np.ptp(d) < 1e-12 # seeds that all give one number show no spread
     if same and draws is None or not n or np.isnan(mean):
         return Difference(mean, np.nan, np.nan, np.nan, n)
@@ -161,7 +162,8 @@ class _Runs:
         a, b = (self.values(c, seeds) for c in (cell, other))
         x, y = (self.draws(c, seeds) if seeds else None for c in (cell, other))
         fits = x is not None and y is not None and x.shape == y.shape
-        return paired_difference(a, b, x - y if fits else None)
+        floor = 1/len(self.outputs[self.cells[cell].run[seeds[0]]][0]) if fits and self.of == 'score' else 0. # a row, as Agresti and Min add
+        return paired_difference(a, b, x - y if fits else None, floor)
 
 # %% ../../nbs/compare/statistics.ipynb #stat0029
 def differences(

@@ -175,7 +175,7 @@ def settings(self:Sweep, run:Run)->dict: # All that its numbers depend on
     if not any(p.shrinks for p in parts): # then only what its bounds and its texts depend on
         names = ('confidence', 'tolerance')*(run.recipe != 'dense') + ('side', 'draws')*bool(data)
         used = [f for f in used if f.name in names]
-    data |= {f.name: v for f in used if (v := getattr(self.config, f.name)) != f.default}
+    data |= {f.name: {str(k): r for k, r in v.items()} if isinstance(v, dict) else v for f in used if (v := getattr(self.config, f.name)) != f.default} # as JSON has them
     return dict(self.tuning_settings(run), **data, recipe=run.recipe, allocator=run.allocator, budget=run.budget,
                 latency_batch=self.latency.latency_batch, latency_length=self.latency.latency_length)
 
@@ -291,7 +291,7 @@ def _result(self:Sweep, run, job, about):
     size, length = encoder_params(model), self.latency.latency_length
     ranks = [dict(layer=o.layer, role=o.role, rank=o.rank, full=min(o.shape), break_even=break_even(*o.shape))
              for o in linears(model)]
-    res = about | dict(kept=size['linear']/dense_size(dense), encoder_params=size['linear'], total_params=size['total'],
+    res = about | dict(kept=size['linear']/job.size, encoder_params=size['linear'], total_params=size['total'],
         bytes=sum(o.numel()*o.element_size() for o in model.parameters()), map=ranks, architecture=architecture(model),
         flops_per_token=flops_per_token(model, length), latency_ms=None) # until `finish`
     res |= self._scores(run, job, result)

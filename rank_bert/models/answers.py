@@ -92,6 +92,14 @@ class Regression(Kind):
     def loss(self, z, y, reduction='mean', weight=None):
         return self.F.mse_loss(z.squeeze(-1), y.float(), reduction=reduction)
 
+# %% ../../nbs/models/answers.ipynb #firstof1
+def first_of(
+    a, # Scores by the dense model, `(queries, candidates)`
+    b, # By the small one
+): # (queries,), by the dense model
+    "Score what the small model puts first: of those that it cannot tell apart the worst, as with `mrr@10`."
+    return a.masked_fill(b < b.amax(-1, keepdim=True), float('inf')).amin(-1)
+
 # %% ../../nbs/models/answers.ipynb #an5w0018
 class Embedding(Kind):
     "A vector, compared with others by a similarity."
@@ -123,7 +131,7 @@ class Embedding(Kind):
         if len(a) < 2: raise ValueError(f"nearest neighbours need two texts at least, got {len(a)}")
         found, asked = self.halves(len(a))
         a, b = (self.similarity(o[asked], o[found]) for o in (a, b.nan_to_num(0, 0, 0)))
-        return a.amax(1) > a.gather(1, b.argmax(1, keepdim=True))[:, 0] + 1e-6 # equally near is the same answer
+        return a.amax(1) > first_of(a, b) + 1e-6 # equally near is the same answer
     def similarity(self, a, b): # (n, size) and (m, size) -> (n, m)
         if self.similarity_name == 'cosine':
             a = self.F.normalize(a, dim=-1)
@@ -207,8 +215,7 @@ class Ranking(Regression):
         if a.shape[-1] < 2:
             raise ValueError("no query has two candidates, so none comes first: pass pairs of a query and a candidate, "
                 "several of each query, or a tolerance, in units of the score")
-        best = b.nan_to_num(-self.torch.inf).argmax(-1, keepdim=True)
-        return (a.amax(-1) > a.gather(1, best)[:, 0] + 1e-6) | ~b.isfinite().all(-1) # equally good is the same answer
+        return (a.amax(-1) > first_of(a, b.nan_to_num(-self.torch.inf)) + 1e-6) | ~b.isfinite().all(-1) # equally good is the same answer
 
 # %% ../../nbs/models/answers.ipynb #an5w0021
 _embeddings = [c(by) for c in (Embedding, SparseEmbedding) for by in ('cosine', 'dot', 'euclidean', 'manhattan')]

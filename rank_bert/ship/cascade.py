@@ -14,12 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from tqdm.auto import tqdm
 from ..checks import check_fraction
-from ..io import digest
 from ..models.answers import KINDS
 from ..models.batches import are_texts, check_data
 from ..models.folder import MANIFEST_VERSION
 from ..see.bounds import check_enough, clopper_pearson
-from .check import one_kind, opened
+from .check import one_kind, opened, refuse_learned
 from .runtime import Cascade
 from ..shrink.guarantee import changed_answers, fixed_sequence, set_aside, texts_digest
 
@@ -92,18 +91,6 @@ class Stage:
         self.precision = self.p.settings['precision']
         self.engine = f"{self.p.settings['engine']} {self.precision}"
 
-    def made_with(self,
-        texts:list, # Texts, pairs of texts, or lists of words
-    )->bool:
-        "Tell whether the model was made with these texts."
-        records = self.p.settings.get('rank_bert') or []
-        given = [(o.get('texts') or {}).get('given') or {} for o in records]
-        marks = {texts_digest(texts)}
-        if self.p.kind != 'token_classification': # a command has recorded the tokens
-            rows = [self.p.tokenizer.encode(*([t] if isinstance(t, str) else t)).ids for t in texts]
-            marks.add(digest(sorted(map(str, rows))))
-        return any(o.get('digest') in marks for o in given)
-
     def ask(self,
         units:list, # From `in_units`
         kind:str, # Key of `KINDS`
@@ -154,8 +141,7 @@ def cascade(
         warnings.warn(f"the promise is about the answers of {behind.name} in {behind.precision}: pass the model in PyTorch as truth to promise those")
     texts = check_data(texts, kind.name)
     if not are_texts(texts): raise TypeError('a cascade is tested on texts or pairs of texts, not on batches: pass them')
-    for o in (*stages, behind):
-        if o.made_with(texts): raise ValueError(f"{o.name} was made with these texts, and a promise is about texts that no model has seen: pass others")
+    refuse_learned([(o.p, o.name) for o in (*stages, behind)], texts)
     fit_texts, aside_texts = set_aside(texts, len(texts), seed, kind.name)
     halves = [in_units(kind.name, o) for o in (fit_texts, aside_texts)]
     check_enough(len(halves[1]), max_changed, confidence)

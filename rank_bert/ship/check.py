@@ -186,6 +186,23 @@ def opened(
     m = p.settings
     return p, about | dict(kind=p.kind, engine=m['engine'], precision=m['precision'], max_length=m['max_length'], labels=p.labels)
 
+def made_with(
+    p, # `Predictor`
+    texts:list, # Texts, pairs of texts, or lists of words
+)->bool:
+    "Tell whether a model was made with these texts."
+    given = [(o.get('texts') or {}).get('given') or {} for o in p.settings.get('rank_bert') or []]
+    marks = {texts_digest(texts)}
+    if p.kind != 'token_classification': # a command has recorded the tokens
+        rows = [p.tokenizer.encode(*([t] if isinstance(t, str) else t)).ids for t in texts]
+        marks.add(digest(sorted(map(str, rows))))
+    return any(o.get('digest') in marks for o in given)
+
+def refuse_learned(stages, texts): # (`Predictor`, its name) of each
+    "Raise `ValueError` if a model was made with the texts that shall judge it."
+    for p, name in stages:
+        if made_with(p, texts): raise ValueError(f'{name} was made with these texts, and what they say holds for texts that no model has seen: pass others')
+
 def same_width(p, q):
     "Raise `ValueError` unless two predictors give vectors of one length."
     if p.size != q.size:
@@ -249,6 +266,7 @@ def text_answers(p, q, order, texts, y, limits, bs, progress=False)->tuple: # `A
         def named(rows): return [p.labels[o] if np.ndim(o) == 0 else ','.join(n for n, v in zip(p.labels, o) if v) or '-' for o in rows]
         names = dict(answer=named(said[0])) | (dict(label=named(y.astype(int))) if y is not None else {})
     elif y is not None and not kind.embeds:
+        if a.shape[1] > 1: raise ValueError(f'spearman is of one number, and {p.folder} gives {a.shape[1]}: leave {option("max_drop")} out, and limit {option("max_changed")} with a {option("tolerance")}')
         measures['spearman'] = Measure(np.column_stack([y, a[:, 0], b[:, 0]]), drop=spearman_drop)
     return Answers(measures, [texts[i] for i in at], at, names), _told(a, b, kind.name)
 
@@ -274,7 +292,7 @@ def tag_answers(p, q, order, words, want, limits, bs, progress=False):
     def of(tag): return split_tag(tag, headed)[1]
     for kind in sorted({of(o) for o in p.labels} - {None}) if 'kind' in limits.by else ():
         rows = [[[t if of(t) == kind else 'O' for t in tags] for tags in o] for o in (want, a, b)]
-        at = np.flatnonzero([any(of(t) == kind for t in (*y, *s)) for y, s in zip(want, a)])
+        at = np.flatnonzero([any(of(t) == kind for t in (*y, *s, *r)) for y, s, r in zip(want, a, b)]) # also where the small one invents it
         if len(at): more[kind] = at, tag_measures(*rows, scored)
     return Answers(tag_measures(want, a, b, scored), words, np.arange(len(words)), {}, more), None
 
@@ -310,7 +328,7 @@ def search_answers(p, q, task, limits, progress=False):
     for i, name in enumerate(task.qrels):
         a, b = (KINDS[p.kind].similarity(*(torch.as_tensor(o).float() for o in (x[i:i + 1], d)))[0] for x, d in z)
         if name in own: a[own[name]] = b[own[name]] = -torch.inf
-        changed.append(not torch.isfinite(b.max()) or bool(a.max() > a[b.argmax()] + 1e-6))
+        changed.append(not torch.isfinite(b.max()) or bool(a.max() > a[b == b.max()].min() + 1e-6))
     queries = [task.queries[o] for o in task.qrels]
     return Answers(query_measures(scores, changed), queries, np.arange(len(queries))), _told(z[0][0], z[1][0], p.kind)
 
@@ -360,6 +378,14 @@ def column_names(table, name, place)->list: # Names of slices, or of units
     if empty := [i for i in place if is_empty(values[i])]: raise ValueError(f'{row_place(table, "data", name, empty[0])} is empty: every row needs a value there')
     return [str(values[i]) for i in place]
 
+def one_a_query(table, texts, column): # pairs
+    "Raise `ValueError` if a column that makes slices or units of queries differs among the candidates of one."
+    seen = {}
+    for i, (query, _) in enumerate(texts):
+        value = table[column].iloc[i]
+        if seen.setdefault(query, value) != value:
+            raise ValueError(f'{column} is {seen[query]!r} and {value!r} among the candidates of {short_repr(query)}, and a slice is of whole queries: pass a column that is about queries')
+
 def slices_of(found, p, table, limits)->list: # (by, name, rows, measures)
     "List the slices, all texts first."
     res = [('all', 'all', np.arange(len(found.texts)), found.measures)]
@@ -398,6 +424,8 @@ def read_words(p, data, scored)->tuple: # Words, tags (None without a need for t
         table = read_table(dict(tokens=data) if isinstance(data, (list, tuple)) else data)
         words = table_column(table, 'tokens')
         tags = table_column(table, 'tags') if scored else None
+    if odd := [i for i, (w, t) in enumerate(zip(words, tags or ())) if len(w) != len(t)]:
+        raise ValueError(f'{row_place(table, "data", "tags", odd[0])} has {len(tags[odd[0]])} tags for {len(words[odd[0]])} words: give each word one')
     if tags is not None: check_kinds(tags, p.labels, table.attrs.get('file', 'the data'))
     return [tuple(o) for o in words], tags, table
 
@@ -405,7 +433,10 @@ def read_texts(p, data, scored, limits, text_cols, label)->tuple: # Texts or pai
     "Read texts, and labels where a limit needs them."
     table = read_table(dict(text=data) if isinstance(data, (list, tuple)) else data)
     if scored: check_columns(table, [label], own=True)
-    columns = [o for o in (*limits.by, limits.unit) if o and o not in ('answer', 'label', 'length')]
+    ours = ('answer', 'label', 'length')
+    if both := [o for o in limits.by if o in ours and o in table and o != label]:
+        raise ValueError(f'{both[0]} is a column of the data, and what {option("by")} {both[0]} makes of each text: rename the column')
+    columns = [o for o in (*limits.by, limits.unit) if o and o not in ours]
     check_columns(table, columns)
     others = [label]*(label in table) + columns
     cols = check_text_cols(list(text_cols or find_text_cols(table, others, warn=False)), others, table)
@@ -414,7 +445,9 @@ def read_texts(p, data, scored, limits, text_cols, label)->tuple: # Texts or pai
         raise ValueError(f'the columns {cols[0]!r} and {cols[1]!r} may both be texts: give {option("text_cols")}, these two or the one that is')
     y = Labels(table, label, None, p.labels or None, not p.labels or None).encode(table) if scored else None
     texts = [table_column(table, c) for c in cols]
-    return texts[0] if len(texts) == 1 else [*zip(*texts)], y, table
+    rows = texts[0] if len(texts) == 1 else [*zip(*texts)]
+    for o in columns if p.kind == 'ranking' else (): one_a_query(table, rows, o)
+    return rows, y, table
 
 def read_for(p, data, limits, text_cols, label)->tuple: # As `read_words` and `read_texts`
     "Read texts or words, and labels where a limit needs them."
@@ -484,6 +517,7 @@ def check(
         n, what = len(found.texts), 'queries'
     else:
         texts, y, table = read_for(p, data, limits, text_cols, label_col)
+        refuse_learned([(p, first['name']), (q, second['name'])], texts)
         found, divergence = compare_answers(p, q, order, texts, y, limits, sizes, progress)
         n, what = len(texts), dict(ranking='queries', token_classification='sentences').get(p.kind, 'texts')
     keys = column_names(table, limits.unit, found.place) if limits.unit else map(text_key, found.texts)

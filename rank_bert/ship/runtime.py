@@ -115,29 +115,29 @@ class Predictor(TagsAndRanks):
         bs = check_count(bs, 'bs')
         check_count(tokens, 'tokens', none=True)
         done = 0
-        words = bool(self._tags and texts) and not isinstance(texts[0], str)
-        res = [None]*len(texts)
         add = self.settings.get('prompt', '') if prompt is None else prompt
-        if not self._tags:
-            res = np.empty((len(texts), self.size), np.float32)
+        if self._tags: return self._tag_outputs(texts, bs, tokens, progress)
+        res = np.empty((len(texts), self.size), np.float32)
         for start in range(0, len(texts), self.at_once):
-            some = texts[start:start+self.at_once]
-            if not words:
-                some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in some]
+            some = [add + o if isinstance(o, str) else (add + o[0], o[1]) for o in texts[start:start+self.at_once]]
             batches = (some[i:i+64] for i in range(0, len(some), 64))
-            encodings = [e for o in batches for e in self.tokenizer.encode_batch(o, is_pretokenized=words)]
+            encodings = [e for o in batches for e in self.tokenizer.encode_batch(o)]
             for b, z in self._run(encodings, bs, tokens):
                 check_answers(z, [texts[start+i] for i in b])
-                if not self._tags: res[[start+i for i in b]] = z
-                else:
-                    for i, o in zip(b, z):
-                        starts = self._starts(encodings[i], some[i])
-                        res[start+i] = self._unpadded(o, len(starts))[starts == 1]
+                res[[start+i for i in b]] = z
                 done += len(b)
                 if progress: progress(done)
-        if not self._tags: return res
-        z = np.zeros((len(res), max(map(len, res), default=0), self.size), np.float32)
-        for row, o in zip(z, res): row[:len(o)] = o
+        return res
+
+    def _tag_outputs(self, texts, bs, tokens, progress):
+        "Give the logits of the words of each text, in all its windows; rows of zeros fill up."
+        lists, rows = bool(texts) and not isinstance(texts[0], str), []
+        for start in range(0, len(texts), self.at_once):
+            some = texts[start:start+self.at_once]
+            rows += self._word_rows(self._windows(some, lists, bs, tokens), some, lists)
+            if progress: progress(len(rows))
+        z = np.zeros((len(rows), max(map(len, rows), default=0), self.size), np.float32)
+        for row, o in zip(z, rows): row[:len(o)] = o
         return z
 
     def _starts(self, e, text):

@@ -8,6 +8,7 @@ Docs: https://rank-bert.github.io/rank_bert/ship/tags.html.md"""
 __all__ = []
 
 # %% ../../nbs/ship/tags.ipynb #t4gn0003
+from itertools import pairwise
 import numpy as np
 from ..checks import check_answers, check_count, check_name, check_texts, text_rows
 from ..models.answers import KINDS
@@ -61,6 +62,26 @@ class TagsAndRanks:
         scores = self.predict_proba([(query, o) for o in candidates], bs)[:, 0]
         return [dict(corpus_id=int(i), score=float(scores[i])) for i in np.argsort(-scores, kind='stable')]
 
+    def _windows(self, each, lists, bs, tokens=None):
+        "Run the graph on all windows of texts: the number of the text, the encoding, and the logits of its tokens, in order."
+        in_order = -1 if self.settings['truncation_side'] == 'left' else 1 # of the text
+        encodings = [o for k in range(0, len(each), 64) for o in self.tokenizer.encode_batch(each[k:k + 64], is_pretokenized=lists)]
+        windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)[::in_order]]
+        found = [None]*len(windows)
+        for b, z in self._run([e for _, e in windows], bs, tokens):
+            check_answers(z, [each[windows[k][0]] for k in b])
+            for k, o in zip(b, z): found[k] = self._unpadded(o, len(windows[k][1].ids))
+        return [(*o, z) for o, z in zip(windows, found)]
+
+    def _word_rows(self, windows, each, lists):
+        "Put together the logits of the words of each text `(words, labels)`; the first window that has a word decides."
+        rows = [{} for _ in each]
+        for i, e, z in windows:
+            last = max(rows[i], default=-1)
+            place = e.word_ids if lists else [o for o, _ in e.offsets]
+            rows[i] |= {place[k]: z[k] for k in np.flatnonzero(self._starts(e, each[i])) if place[k] > last}
+        return [np.array([*o.values()], np.float32).reshape(len(o), self.size) for o in rows]
+
     def tag(self, texts, aggregation='simple', bs=32, sure=False):
         """Give the spans of each text, as the token-classification pipeline of transformers, with `word` as it is written.
         Of texts that are lists of words, give the tag of each word. Long texts are read in overlapping windows.
@@ -69,23 +90,16 @@ class TagsAndRanks:
         check_name(aggregation, 'aggregation', ['simple', 'first'])
         each = text_rows(texts if isinstance(texts, str) else list(texts), 0)
         lists = bool(each) and not isinstance(each[0], str)
-        encodings = self.tokenizer.encode_batch(each, is_pretokenized=lists)
-        in_order = -1 if self.settings['truncation_side'] == 'left' else 1 # of the text
-        windows = [(i, e) for i, o in enumerate(encodings) for e in (o, *o.overflowing)[::in_order]]
-        found = [None]*len(windows)
-        margins = np.full(len(each), np.inf)
+        windows = self._windows(each, lists, check_count(bs, 'bs'))
         kind = KINDS[self.kind]
-        for b, z in self._run([e for _, e in windows], check_count(bs, 'bs')):
-            check_answers(z, [each[windows[k][0]] for k in b])
-            for k, o, p in zip(b, z, kind.probabilities(z)):
-                i, e = windows[k]
-                found[k] = self._unpadded(p, len(e.ids))
-                if sure: margins[i] = min(margins[i], kind.margin(self._unpadded(o, len(e.ids))[self._starts(e, each[i]) == 1]))
         res = [['O']*len(o) for o in each] if lists else [[] for _ in each]
-        for (i, e), p in reversed([*zip(windows, found)]): # the first window that has a word decides
+        for i, e, z in reversed(windows): # the first window that has a word decides
+            p = kind.probabilities(z)
             if lists: tag_words(res[i], e, p, self.labels)
             else:
                 starts = self._starts(e, each[i]) if aggregation == 'first' else None
                 res[i] = spans_of(e, p, each[i], self.labels, starts) + res[i]
-        res = [without_overlaps(o) if e.overflowing and not lists else o for o, e in zip(res, encodings)]
+        several = {i for (i, *_), (k, *_) in pairwise(windows) if i == k}
+        res = [without_overlaps(o) if i in several and not lists else o for i, o in enumerate(res)]
+        margins = np.array([kind.margin(o) for o in self._word_rows(windows, each, lists)]) if sure else None
         return (res, margins) if sure else res

@@ -299,4 +299,5 @@ def set_aside(
     if twice := [i for i in fit if key(rows[i]) in seen]:
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
+    if not grouped: aside = [*{key(rows[i]): i for i in reversed(aside)}.values()][::-1] # a copy tells nothing new
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]

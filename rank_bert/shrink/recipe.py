@@ -350,7 +350,7 @@ def read_options(
     try:
         call = ast.parse(f"f{text or '()'}", mode='eval').body
         options = {o.arg: value(o.value) for o in call.keywords}
-        if call.args or call.func.id != 'f': raise ValueError
+        if call.args or call.func.id != 'f' or len(options) < len(call.keywords): raise ValueError
     except (SyntaxError, ValueError, AttributeError):
         raise ValueError(f"the settings in {recipe!r:.80} must look like 'retune(epochs=2, lr=1e-5)', "
             f"got {text:.80}") from None
@@ -526,7 +526,7 @@ def run(
         reader = result.job or job # that with the new vocabulary, if a part has cut it
         words = result.job and notes(new).words
         write_record(new, replace(record_of(new), recipe='+'.join(result.done), seconds=job.seconds, cut=reader.cut, answers=reader.answers,
-            budget=config.budget or record_of(new).budget, words=words), job.older)
+            budget=config.budget or record_of(new).budget, share=dense_size(new)/job.size, words=words), job.older)
     if result.exported: notes(new).exported = result.exported
     return result
 

@@ -11,7 +11,7 @@ __all__ = []
 import copy, numpy as np
 from fastai.torch_core import set_seed
 from ..models.encoder import linears
-from ..models.sizes import dense_size
+from ..models.sizes import dense_size, encoder_params
 from ..shrink.allocate import default_allocator
 from ..shrink.decomposition import Decomposition
 from ..shrink.recipe import part
@@ -98,7 +98,7 @@ def layers(step):
     "Keep some of the layers, at equal distances from the first to the last."
     n = len({o.layer for o in linears(step.model)})
     budget = step.config.budget
-    fraction = min(1., budget*step.job.size/dense_size(step.model))
+    fraction = min(1., budget*step.job.size/encoder_params(step.model)['linear'])
     kept = int(fraction*n + 1e-9)
     if kept:
         return distil_init(step.model, np.linspace(0, n - 1, kept).round().astype(int).tolist())
