@@ -116,7 +116,9 @@ def make_line(
     if not tuned: given |= {'data' if kind in heads else 'texts': s.get('source'), 'kind': kind if kind == 'ranking' else None}
     given |= {k: v for k, v in s.items() if k in known} | dict(n_samples=s.get('n_calibration'), seed=s.get('seed'))
     if r.allocator not in ('none', 'optimal' if 'kfac' in r.recipe else 'uniform'): given['allocator'] = r.allocator
-    options = ' '.join(f"--{k.replace('_', '-')} {quote(str(v))}" for k, v in given.items() if v is not None)
+    given['text_cols'] = ','.join(s.get('text_cols') or ()) or None
+    def said(v): return ','.join(f"{k}={'none' if r is None else r}" for k, r in v.items()) if isinstance(v, dict) else str(v)
+    options = ' '.join(f"--{k.replace('_', '-')} {quote(said(v))}" for k, v in given.items() if v is not None)
     return f'rank-bert-compress {model} --recipe {quote(r.recipe)} {options} --out {out}'
 
 # %% ../../nbs/compare/choice.ipynb #choi0041

@@ -63,6 +63,7 @@ def note_measured(
     says = f'Queries by this model search an index that {name} made: {_measured(about)}'
     card = folder/'README.md'
     try:
+        about['model'] = space_of(folder)['own']
         write_text(folder/MEASURED, json_text(about, indent=1) + '\n')
         if card.is_file():
             text = re.sub(r'\n*^Queries by this model search an index .*$\n*', '\n', card.read_text(encoding='utf-8'), flags=re.M)
@@ -86,7 +87,7 @@ def compare_spaces(
     place = a.folder if isinstance(a, Predictor) else a.path if isinstance(a, SavedModel) else a
     file = expanded(place)/MEASURED if isinstance(place, (str, os.PathLike)) else None
     o = json_object(file) if file and file.is_file() else {}
-    says = f'measured: {_measured(o)}' if o.get('index') == own[1] else None
+    says = f'measured: {_measured(o)}' if (o.get('model'), o.get('index')) == own else None
     return f'queries ({says})' if says else 'queries, not measured', []
 
 def same_index(
