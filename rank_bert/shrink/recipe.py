@@ -11,7 +11,7 @@ __all__ = ['PARTS', 'part', 'read_options', 'check_order', 'parse', 'recipes']
 import ast, copy, inspect, re, time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 import pandas as pd, torch, torch.nn as nn
@@ -21,7 +21,7 @@ from ..duration import say_duration
 from ..checks import check_count, check_name, check_positive, check_text
 from ..lowrank.linalg import bf16_matmul, gram_svd
 from ..lowrank.plan import expand_fixed_ranks
-from ..lowrank.record import record_of, records_of, write_record
+from ..lowrank.record import dense_sizes, made_smaller, record_of, records_of, write_record
 from ..models.batches import are_texts, batches_from, buckets_for, check_data, choose_texts, draw_texts
 from ..models.batches import each_text, judges, text_sums, warn_few
 from ..models.encoder import Encoder, linears
@@ -117,11 +117,12 @@ class Job:
     @property
     def dense(self): return self.encoder.model
 
-    @property
+    @cached_property
     def size(self)->int: # Weights
         "Count the linear weights that a budget is a fraction of: those of the first dense model, if this one was made smaller before."
         first = (self.older or [{}])[0].get('dense') or {}
-        return first['params']['linear'] if 'params' in first else dense_size(self.dense)
+        if 'params' not in first: first = made_smaller(self.dense) and dense_sizes(self.dense)
+        return first['params']['linear'] if first else dense_size(self.dense)
 
     @property
     def seconds(self): return time.time() - self.began
