@@ -94,6 +94,10 @@ def plot_trade(
     return ax
 
 # %% ../../nbs/compare/choice.ipynb #choi0031
+def _as_text(v):
+    "Write a setting as a command reads it."
+    return ','.join(f"{k}={'none' if r is None else r}" for k, r in v.items()) if isinstance(v, dict) else str(v)
+
 def make_line(
     r, # Row of a summary
     record:dict, # Of one of its runs
@@ -117,8 +121,7 @@ def make_line(
     given |= {k: v for k, v in s.items() if k in known} | dict(n_samples=s.get('n_calibration'), seed=s.get('seed'))
     if r.allocator not in ('none', 'optimal' if 'kfac' in r.recipe else 'uniform'): given['allocator'] = r.allocator
     given['text_cols'] = ','.join(s.get('text_cols') or ()) or None
-    def said(v): return ','.join(f"{k}={'none' if r is None else r}" for k, r in v.items()) if isinstance(v, dict) else str(v)
-    options = ' '.join(f"--{k.replace('_', '-')} {quote(said(v))}" for k, v in given.items() if v is not None)
+    options = ' '.join(f"--{k.replace('_', '-')} {quote(_as_text(v))}" for k, v in given.items() if v is not None)
     return f'rank-bert-compress {model} --recipe {quote(r.recipe)} {options} --out {out}'
 
 # %% ../../nbs/compare/choice.ipynb #choi0041

@@ -236,6 +236,11 @@ def class_measures(y, a, b, names)->dict: # Labels and decisions: `(texts,)` num
     scored = ['f1']*(len(names) == 2) + ['f1_macro', 'matthews_correlation']
     return dict(accuracy=Measure((a == y)*1. - (b == y), was=(a == y).mean())) | {k: Measure(counts, drop=SCORES[k]) for k in scored}
 
+def number_measures(y, a, b)->dict: # Targets, and what either model gives `(texts, 1)`
+    "Measure how the order of numbers changes."
+    if a.shape[1] > 1: raise ValueError(f'spearman is of one number, and these models give {a.shape[1]}: leave {option("max_drop")} out, and limit {option("max_changed")} with a {option("tolerance")}')
+    return dict(spearman=Measure(np.column_stack([y, a[:, 0], b[:, 0]]), drop=spearman_drop))
+
 # %% ../../nbs/ship/check.ipynb #chek0052
 def in_parts(ask, texts, progress)->list: # Of what a function of texts gives for each
     "Ask a model some texts at a time, with a bar."
@@ -266,8 +271,7 @@ def text_answers(p, q, order, texts, y, limits, bs, progress=False)->tuple: # `A
         def named(rows): return [p.labels[o] if np.ndim(o) == 0 else ','.join(n for n, v in zip(p.labels, o) if v) or '-' for o in rows]
         names = dict(answer=named(said[0])) | (dict(label=named(y.astype(int))) if y is not None else {})
     elif y is not None and not kind.embeds:
-        if a.shape[1] > 1: raise ValueError(f'spearman is of one number, and {p.folder} gives {a.shape[1]}: leave {option("max_drop")} out, and limit {option("max_changed")} with a {option("tolerance")}')
-        measures['spearman'] = Measure(np.column_stack([y, a[:, 0], b[:, 0]]), drop=spearman_drop)
+        measures |= number_measures(y, a, b)
     return Answers(measures, [texts[i] for i in at], at, names), _told(a, b, kind.name)
 
 # %% ../../nbs/ship/check.ipynb #chek0053

@@ -261,6 +261,13 @@ def text_key(text):
     "Give a text, or each of several, as most tokenizers read it: without capitals, and with single spaces."
     return ' '.join(text.casefold().split()) if isinstance(text, str) else tuple(map(text_key, text))
 
+def first_copies(
+    rows:list,
+    keys:list, # What makes two rows the same
+)->list:
+    "Leave out each row that stands there before: a copy tells nothing new."
+    return [*{k: o for o, k in reversed([*zip(rows, keys)])}.values()][::-1]
+
 def set_aside(
     data, # Texts, pairs of texts, or batches; or a learner, whose validation texts we take without their labels
     n:int=2000, # Texts to set aside, but at most half of all
@@ -299,5 +306,5 @@ def set_aside(
     if twice := [i for i in fit if key(rows[i]) in seen]:
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
-    if not grouped: aside = [*{key(rows[i]): i for i in reversed(aside)}.values()][::-1] # a copy tells nothing new
+    if not grouped: aside = first_copies(aside, [key(rows[i]) for i in aside])
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
