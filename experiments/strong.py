@@ -5,10 +5,7 @@
     rank-bert-finetune sst2 --model MPNET --pretrained --source GLUE --n-train 16000 --epochs 1 --lr 5e-5 --max-length 64 --seed 0 --out sst2-wide-0
     python experiments/strong.py sst2-full-0 --source GLUE
     python experiments/strong.py mrpc-full-0 --source GLUE
-    rank-bert-finetune rte --model ENCODER --pretrained --source GLUE --epochs 3 --seed 0 --out rte-full-0
     rank-bert-finetune mrpc --model MPNET --pretrained --source GLUE --epochs 3 --lr 5e-5 --max-length 96 --seed 0 --out mrpc-wide-0
-    python experiments/strong.py rte-full-0 --source GLUE
-    python experiments/strong.py sst2-full-0 --source GLUE --ways longer
     python experiments/strong.py sst2-wide-0 --source GLUE --layers 6 --ways 'compress svd layers'
     python experiments/strong.py mrpc-wide-0 --source GLUE --layers 6 --ways 'compress svd layers'
 
@@ -17,11 +14,10 @@
 
 - `compress` and `svd`, at a budget; `texts` says what `compress` learned from: 4,096 training texts of its `own` task, or as many
   of an `other` kind, at three tenths. Of a model with wide layers, which learns from twice as many by default, `fewer` stands for
-  `n_samples=1024`. SST-2's other kind are the first sentences of MRPC, MRPC's are the pairs of RTE, and RTE's those of MRPC.
+  `n_samples=1024`. SST-2's other kind are the first sentences of MRPC, and MRPC's are the pairs of RTE.
 - `layers`: the first layers of the model (`budget` says how many), distilled from its logits and last hidden states on the same
   4,096 texts, without labels, for the seconds that `compress` took at half. `width`: half as wide, from random weights, for as
   long. Of three rates the one counts that is nearest to the dense model on an eighth of the texts: three times the seconds in all.
-- `longer`: `layers` for ten times the seconds, by the middle rate.
 - `onnx int8` and `openvino static` are exports of the model that the row names, `static` calibrated on 300 of the texts.
 
 `kept` is the share of the linear weights, and `mb` the megabytes of the weights. On the official validation rows `lost` and `gained`
@@ -48,8 +44,7 @@ from rank_bert.train.glue_learner import glue_learner
 from rank_bert.train.student import distil_init
 
 COLUMNS = dict(sst2=('sentence',), mrpc=('sentence1', 'sentence2'), rte=('sentence1', 'sentence2'))
-RATES = 7e-5, 2e-4, 6e-4 # of distillation
-OTHER = dict(sst2=('mrpc', 1), mrpc=('rte', 2), rte=('mrpc', 2)) # task whose texts are of another kind, and how many columns
+OTHER = dict(sst2=('mrpc', 1), mrpc=('rte', 2)) # task whose texts are of another kind, and how many columns
 
 def texts_of(task, source, columns, n=4096):
     "Return texts of a task's training rows, or pairs of them, each once."
@@ -83,7 +78,7 @@ def distil(student, dense, packs, seconds, lr):
             loss.backward()
             opt.step()
 
-def distilled(make, dense, texts, seconds, rates):
+def distilled(make, dense, texts, seconds, rates=(7e-5, 2e-4, 6e-4)):
     "Distil a student once for each rate; return the one that is nearest to the dense model on texts held out."
     rows = list(each_text(batches_of_texts(dense, texts)))
     aside, learn = ([x for x, _ in buckets(o)] for o in (rows[::8], [r for i, r in enumerate(rows) if i % 8]))
@@ -185,10 +180,7 @@ def main(
             if half is None: half = took
             b.measure(small, took, **about)
             start = time.process_time()
-    some = [(float(n), lambda n=int(n): distil_init(b.dense, [*range(n)])) for n in layers.split()]
-    students = [('layers', *o) for o in some] + [('width', .5, lambda: narrow(b.dense))] + [('longer', *o) for o in some]
+    students = [('layers', float(n), lambda n=int(n): distil_init(b.dense, [*range(n)])) for n in layers.split()] + [('width', .5, lambda: narrow(b.dense))]
     for way, n, make in students:
         about = dict(way=way, budget=n, texts='own')
-        if way not in ways.split() or not b.missing(**about): continue
-        seconds, rates = (10*half, RATES[1:2]) if way == 'longer' else (half, RATES)
-        b.measure(distilled(make, b.dense, b.texts['own'], seconds, rates), seconds, **about)
+        if way in ways.split() and b.missing(**about): b.measure(distilled(make, b.dense, b.texts['own'], half), half, **about)
