@@ -261,6 +261,10 @@ def text_key(text):
     "Give a text, or each of several, as most tokenizers read it: without capitals, and with single spaces."
     return ' '.join(text.casefold().split()) if isinstance(text, str) else tuple(map(text_key, text))
 
+def batch_key(batch): # of one text
+    "Give the tokens of a text."
+    return tuple(split_batch(batch)[0]['input_ids'][0].tolist())
+
 def first_copies(
     rows:list,
     keys:list, # What makes two rows the same
@@ -292,9 +296,7 @@ def set_aside(
     data, grouped = check_data(data, kind), kind == 'ranking'
     rows = list(data) if (texts := are_texts(data)) else choose_texts(data, None)
     if len(rows) < 2: raise ValueError(f"there are no texts left to set aside: got {len(rows)} in all")
-    def key(o):
-        if not texts: return tuple(split_batch(o)[0]['input_ids'][0].tolist())
-        return text_key(o)
+    key = text_key if texts else batch_key
     if not grouped: of = [*range(len(rows))]
     elif texts:
         of = np.unique([o[0] for o in rows], return_inverse=True)[1]
