@@ -308,5 +308,5 @@ def set_aside(
     if twice := [i for i in fit if key(rows[i]) in seen]:
         if len(twice) == len(fit): raise ValueError("all texts to fit to are among those set aside too: bring others")
         warnings.warn(f"{len(twice):,} of the {len(fit):,} texts to fit to are among those set aside too: left out")
-    if not grouped: aside = first_copies(aside, [key(rows[i]) for i in aside])
+    aside = first_copies(aside, [key(rows[i]) for i in aside])
     return [rows[i] for i in fit if key(rows[i]) not in seen], [rows[i] for i in aside]
