@@ -192,6 +192,7 @@ def made_with(
 )->bool:
     "Tell whether a model was made with these texts."
     given = [(o.get('texts') or {}).get('given') or {} for o in p.settings.get('rank_bert') or []]
+    if not any(given): return False
     marks = {texts_digest(texts)}
     if p.kind != 'token_classification': # a command has recorded the tokens
         rows = [p.tokenizer.encode(*([t] if isinstance(t, str) else t)).ids for t in texts]
